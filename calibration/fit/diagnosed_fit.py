@@ -39,7 +39,7 @@ from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.normal_equations import drift_at, mean_squared_residual, normal_equations
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
-from calibration.model.physics import LAW_DEVIATION, PHYSICS, ROWS, Physics
+from calibration.model.physics import BOTH_ARMS, LAW_DEVIATION, PHYSICS, ROWS, Physics
 from calibration.model.priors import Prior
 from calibration.model.space import LAW_TERMS
 from calibration.model.work import ADD_EFFECT_WORK, derivatives_work
@@ -335,7 +335,7 @@ class FaultDiagnosis:
         # The weights stay the same before and after; otherwise the gain of the rows could not be compared.
         if physics.pairs is not diagnosed.physics.pairs:
             likelihood = diagnosis._update_weights(likelihood, diagnosed.fit.parameters)
-        fit = diagnosis._fit(diagnosed.fit.parameters, likelihood, diagnosed.dead, near=True)
+        fit = diagnosis._fit(self._start_with(rows, diagnosed.fit.parameters), likelihood, diagnosed.dead, near=True)
         chi2_decrease = diagnosed.fit.chi2_per_reading * diagnosed.fit.readings - fit.chi2_per_reading * fit.readings
         no_less = fit.discrepancy == diagnosed.fit.discrepancy and chi2_decrease < rows[0].gain
         if fit.discrepancy > diagnosed.fit.discrepancy or no_less:
@@ -344,6 +344,16 @@ class FaultDiagnosis:
             return replace(diagnosed, refused=diagnosed.refused | {row.name for row in rows})
         gains = {**diagnosed.gains, **{row.name: row.gain for row in rows}}
         return replace(diagnosed, physics=physics, fit=fit, likelihood=likelihood, gains=gains, rough=False)
+
+    def _start_with(self, rows: Sequence[RowScore], parameters: MeshParameters) -> MeshParameters:
+        """Return the start of a fit with additional effects."""
+        width = next((min(row.width, ROWS[BOTH_ARMS].largest) for row in rows if row.name == BOTH_ARMS), None)
+        if width is None:
+            return parameters
+        # Without this effect the crosstalk at larger distances has taken its place, and would hardly give way to it.
+        kernel = self.prior.mean[self.model.space.group("crosstalk")]
+        extra_physics = {**parameters.extra_physics, BOTH_ARMS: np.array([width])}
+        return replace(parameters, crosstalk_rad_per_mw=kernel, extra_physics=extra_physics)
 
     def accept_field_error(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Return a fit that counts a small field error as noise if no cause explains it."""

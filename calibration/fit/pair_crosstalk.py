@@ -56,7 +56,8 @@ class Pairs:
     """
 
     def __init__(self, model: MeshModel, fit: FitResult, pass_: Pass) -> None:
-        self._curve = model.heating.pair_curve(fit.parameters)
+        kernel = model.heating.crosstalk(replace(fit.parameters, extra_physics={}))
+        self._curve = np.concatenate([kernel.arm_rad_per_mw, kernel.joint_rad_per_mw])
         self._single = self._curve.T[..., None].astype(np.float32)
         self._work, self._pass, self._explained = model.work, pass_, fit.discrepancy == 0.0
         self._by_phase, self._heat, self._misfit = pass_.by_phase, pass_.heat_mw, pass_.misfit

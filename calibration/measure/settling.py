@@ -36,6 +36,19 @@ _REMAINING_NOISE_SIGMA = 3.0
 _TERMS = (2, 3)
 _AS_GOOD = 1.5
 """A shorter power series is used if its mean squared residual is at most this multiple."""
+_CHECK_GAIN = 15.0
+"""Heat of the steps that check the settling, relative to the others: up to 4.5 rad, which shows single slow heaters."""
+_CHECK_TAUS = 5.0
+"""Time constants after which large steps must have settled."""
+_MIXED = 0.01
+"""Unexplained fraction of the variance above which the heaters may have different time constants; with one time
+constant, half of this stays unexplained at most."""
+_SLOW_SIGMA = 6.0
+"""Change of a reading that shows a slow heater: one in a billion by noise."""
+_MIN_CHECKED_LEVEL = 0.1
+"""Smallest level of a checked monitor, relative to the brightest; the noise of others is unknown."""
+_ROUNDING = 2e-4
+"""Smallest relative noise, for meters that round to 0.001 dB."""
 _EXPLAINED = 0.25
 """Largest unexplained fraction of the variance; above it, the light did not change."""
 
@@ -65,7 +78,8 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
         steps_ma: Heater currents, shape ``(steps, 2 n_pucs)``; see :func:`step_currents_ma`.
 
     Returns:
-        The time constant in s; ``None`` if the light was settled at every reading or never changed.
+        The time constant of the slowest heaters in s; ``None`` if the light was settled at every reading or never
+        changed.
 
     Raises:
         CalibrationError: The light never becomes constant.
@@ -83,8 +97,29 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
             mesh.read(off_ma, _REMAINING_NOISE_SIGMA * wait_s)
             row.append(mesh.read(step_ma, after_s))
         readings.append(np.concatenate(row))
+    tau_s, is_mixed = _fit_time_constant_s(np.array(waits_s), np.array(readings))
+    checked_s = _FIRST_S / _CHECK_TAUS if tau_s is None else tau_s
+    # A few slow heaters among many fast ones hardly change the light of small steps.
+    while is_mixed and checked_s <= _LONGEST_S and _is_slower(mesh, steps_ma * math.sqrt(_CHECK_GAIN), checked_s):
+        tau_s = checked_s = 2.0 * checked_s
     mesh.read(off_ma, _REMAINING_NOISE_SIGMA * wait_s)
-    return _fit_time_constant_s(np.array(waits_s), np.array(readings))
+    return tau_s
+
+
+def _is_slower(mesh: StepResponse, steps_ma: Real, tau_s: float) -> bool:
+    """Return whether the light still changes five time constants after large steps of all heaters."""
+    readings = []
+    for step_ma in steps_ma:
+        early = mesh.read(step_ma, _CHECK_TAUS * tau_s)
+        readings.append((early, mesh.repeat_read(3.0 * _CHECK_TAUS * tau_s), mesh.repeat_read(0.0)))
+    early, late, again = np.array(readings).transpose(1, 0, 2)
+    level = np.where(np.isfinite(early + late + again), 0.5 * np.abs(late + again), 0.0)
+    bright = level > _MIN_CHECKED_LEVEL * level.max(initial=0.0)
+    if not bright.any():
+        return False
+    repeated, change = (values[bright] / level[bright] for values in (again - late, early - 0.5 * (late + again)))
+    noise = max(float(np.std(repeated)) / math.sqrt(2.0), _ROUNDING)
+    return bool(np.abs(change).max() > _SLOW_SIGMA * math.sqrt(1.5) * noise)
 
 
 def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float | None:
@@ -114,7 +149,8 @@ def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float |
     return None
 
 
-def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> float | None:
+def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> tuple[float | None, bool]:
+    """Return the time constant, and whether the heaters have different ones."""
     complete_ma = readings_ma[:, np.isfinite(readings_ma).all(axis=0)]
     level = np.abs(complete_ma).mean(axis=0)
     scaled = complete_ma / np.hypot(
@@ -129,10 +165,11 @@ def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> float | None:
     # well.
     misfit, log_tau = one_term if one_term[0] <= _AS_GOOD * two_term[0] else two_term
     mean_square = float(((scaled - scaled.mean(axis=0)) ** 2).sum()) / ((len(waits_s) - 1) * scaled.shape[1])
+    is_mixed = misfit > _MIXED * mean_square
     # The minimum is at the short end of the grid: the heaters are faster than the shortest wait.
     if log_tau <= grid[0] or misfit > _EXPLAINED * mean_square:
-        return None
-    return math.exp(log_tau)
+        return None, is_mixed
+    return math.exp(log_tau), is_mixed
 
 
 def _best_fit(waits_s: Real, readings: Real, grid: Real, n_terms: int) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.model.parameters import MeshParameters
-from calibration.model.physics import LAW_POINTS, OTHER_ARM, select_test_heaters
+from calibration.model.physics import BOTH_ARMS, BOTH_ARMS_SCATTER, LAW_POINTS, select_test_heaters
 from calibration.model.space import LAW_TERMS
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.waves.crosstalk import HeaterDistances, ThermalCrosstalk
@@ -33,7 +33,8 @@ class Heated:
         heat_mw: Shape ``(N, 2E)``; heat of every heater.
         own_rad: Shape ``(N, 2E)``; phase of every arm due to its own heater.
         by_own: Shape ``(N, 2E)`` or one number; derivative of the arm phase by ``own_rad``.
-        other_arm: Phase that a heater adds to the other arm of its PUC, relative to that on its own arm.
+        both_arms: Shape ``(2E,)``; phase that each heater adds to both arms of its PUC, relative to ``own_rad``;
+            ``None`` without this effect.
         arm_rad: Shape ``(N, 2E)``; phase of every arm due to all heaters.
         joint_rad: Shape ``(N, J)``; phase of every joint due to heat.
         driven_ma: Shape ``(N, 2E)``; heater currents as set.
@@ -45,7 +46,7 @@ class Heated:
     heat_mw: Real
     own_rad: Real
     by_own: Real | float
-    other_arm: float
+    both_arms: Real | None
     arm_rad: Real
     joint_rad: Real
     driven_ma: Real
@@ -82,15 +83,6 @@ class Heating:
         arms = len(crosstalk.arm_rad_per_mw)
         return ThermalCrosstalk(crosstalk.arm_rad_per_mw + pairs[:arms], crosstalk.joint_rad_per_mw + pairs[arms:])
 
-    def pair_curve(self, parameters: MeshParameters) -> Real:
-        """Return the crosstalk onto all arms and joints, ``(2E + J, 2E)`` in rad/mW, without deviations of pairs."""
-        kernel = self.crosstalk(replace(parameters, extra_physics={}))
-        on_arms, heaters = kernel.arm_rad_per_mw.copy(), np.arange(len(parameters.heater_law))
-        own_mw_per_ma2 = self._mw_per_ma2 * np.broadcast_to(parameters.heat_factor, len(heaters))
-        share = _other_arm(parameters)
-        on_arms[other_arms(heaters), heaters] += share * parameters.heater_law[:, 0] / own_mw_per_ma2
-        return np.concatenate([on_arms, kernel.joint_rad_per_mw])
-
     def phases(self, parameters: MeshParameters, currents_ma: Real, late: NDArray[np.float32] | None = None) -> Heated:
         """Return the phases of arms and joints in N settings with currents ``(N, heaters)``.
 
@@ -112,9 +104,9 @@ class Heating:
         heat = self._mw_per_ma2 * (np.where(live, powers[0], 0.0) + bend_ma2) * parameters.heat_factor
         kernel = self.crosstalk(parameters)
         turned, by_own = _with_law_deviation(own, parameters.extra_physics.get("law_deviation"))
-        share = _other_arm(parameters)
-        arm = turned + share * turned[:, other_arms(np.arange(turned.shape[1]))] + heat @ kernel.arm_rad_per_mw.T
-        joint = heat @ kernel.joint_rad_per_mw.T
+        arm, joint = turned + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T
+        if (share := _both_arms(parameters)) is not None:
+            arm += _sums_of_arms(share * turned)
         return Heated(powers, bend_ma2, heat, own, by_own, share, arm, joint, currents_ma, late)
 
     def _flowing_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
@@ -165,12 +157,16 @@ class Heating:
             by_effect = {name: by_own @ slopes.astype(arm.dtype) for name, slopes in own.items()}
         if "crosstalk_directions" in names:
             by_effect["crosstalk_directions"] = self._by_direction(parameters, heated.heat_mw, arm, joint)
-        if OTHER_ARM in names:
-            own_rad = _with_law_deviation(heated.own_rad, parameters.extra_physics.get("law_deviation"))[0]
-            on_other = np.take(arm, other_arms(np.arange(arm.shape[-1])), axis=-1)
-            by_effect[OTHER_ARM] = on_other @ own_rad[..., None].astype(arm.dtype)
+        if BOTH_ARMS in names or BOTH_ARMS_SCATTER in names:
+            turned, _ = _with_law_deviation(heated.own_rad, parameters.extra_physics.get("law_deviation"))
+            by_share = _sums_of_arms(arm) * turned[:, None].astype(arm.dtype)
+            mean, scatter = _mean_and_scatter(parameters)
+            if BOTH_ARMS in names:
+                by_effect[BOTH_ARMS] = by_share @ (1.0 + scatter).astype(arm.dtype)[:, None]
+            if BOTH_ARMS_SCATTER in names:
+                by_effect[BOTH_ARMS_SCATTER] = by_share * arm.dtype.type(mean)
         if "law_deviation" in names:
-            arm = _on_both_arms(arm, heated)
+            arm = _by_heaters(arm, heated)
             tested = select_test_heaters(arm.shape[-1])
             own_rad = heated.own_rad[:, tested]
             by_point = arm[..., tested, None] * (own_rad[..., None] * _law_point_weights(own_rad))[:, None].astype(
@@ -223,25 +219,30 @@ class Heating:
         return near, slope, common
 
 
-def other_arms(arms: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the numbers of the other arms of the same PUCs."""
-    return arms ^ 1
+def _mean_and_scatter(parameters: MeshParameters) -> tuple[float, Real]:
+    mean = parameters.extra_physics.get(BOTH_ARMS, np.zeros(1))
+    scatter = parameters.extra_physics.get(BOTH_ARMS_SCATTER, np.zeros(len(parameters.heater_law)))
+    return float(mean[0]), scatter
 
 
-def _other_arm(parameters: MeshParameters) -> float:
-    values = parameters.extra_physics.get(OTHER_ARM)
-    return 0.0 if values is None else float(values[0])
+def _both_arms(parameters: MeshParameters) -> Real | None:
+    mean, scatter = _mean_and_scatter(parameters)
+    return mean * (1.0 + scatter) if mean else None
 
 
-def _on_both_arms(arm: Slopes, heated: Heated) -> Slopes:
-    if not heated.other_arm:
-        return arm
-    return arm + arm.dtype.type(heated.other_arm) * np.take(arm, other_arms(np.arange(arm.shape[-1])), axis=-1)
+def _sums_of_arms(by_arm: Slopes) -> Slopes:
+    """Return the sum over the two arms of each PUC, for both arms; the last axis has 2E arms."""
+    return np.repeat(by_arm[..., 0::2] + by_arm[..., 1::2], 2, axis=-1)
+
+
+def _by_heaters(arm: Slopes, heated: Heated) -> Slopes:
+    """Convert derivatives by arm phases to derivatives by the phases due to the heaters of these arms."""
+    return arm if heated.both_arms is None else arm + heated.both_arms.astype(arm.dtype) * _sums_of_arms(arm)
 
 
 def _by_own(arm: Slopes, heated: Heated) -> Slopes:
     """Convert derivatives by arm phases to those by the part due to own heaters, ``(settings, monitors, heaters)``."""
-    slopes, arm = heated.by_own, _on_both_arms(arm, heated)
+    slopes, arm = heated.by_own, _by_heaters(arm, heated)
     return arm if isinstance(slopes, float) else arm * slopes[:, None].astype(arm.dtype)
 
 

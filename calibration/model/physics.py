@@ -26,6 +26,7 @@ Per = Literal[
     "size of a group",
     "chip",
     "direction",
+    "heater",
     "puc",
     "monitor",
     "neighbours",
@@ -62,8 +63,11 @@ class PhysicsRow:
     fitted: bool = True
 
 
-OTHER_ARM = "other_arm_share"
-"""Name of the effect that a heater warms the other arm of its PUC, relative to the phase on its own arm."""
+BOTH_ARMS = "both_arms_share"
+"""Name of the effect that a heater warms the other arm of its PUC. The law of the heater is the phase difference of the
+arms; this share of it is added to both."""
+BOTH_ARMS_SCATTER = "both_arms_scatter"
+"""Name of the effect that this share differs between heaters, relative to the mean."""
 LAW_DEVIATION = "law_deviation"
 """Name of the effect that is never fitted, because records keep laws of three terms."""
 PHYSICS: tuple[PhysicsRow, ...] = (
@@ -74,8 +78,12 @@ PHYSICS: tuple[PhysicsRow, ...] = (
     ),
     PhysicsRow("heat_loss_db_per_mw", "loss that increases with heat", "chip", 0.002, 0.1, "assumed"),
     PhysicsRow(
-        OTHER_ARM, "heat that reaches the other arm of a PUC", "chip", 0.01, 0.2,
+        BOTH_ARMS, "heat that reaches the other arm of a PUC", "chip", 0.01, 0.2,
         "plain oxide carries at least 3.5 % of a heater's phase over 15 µm, 10 % over 5 µm (Jacques 2019)",
+    ),
+    PhysicsRow(
+        BOTH_ARMS_SCATTER, "differences between heaters in the heat that reaches the other arm", "heater", 0.1, 0.6,
+        "relative to the mean; as for other crosstalk",
     ),
     PhysicsRow(
         "crosstalk_directions", "crosstalk that depends on the direction on the die", "direction", 0.05, 0.5,
@@ -238,6 +246,7 @@ def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int
         "size of a group": 2 * len(RETURN_GROUP_SIZES),
         "chip": 1,
         "direction": 2,
+        "heater": 2 * mesh.n_pucs,
         "puc": mesh.n_pucs,
         "monitor": n_monitors,
         "neighbours": 2 * (n_monitors - 1),

@@ -18,7 +18,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_WITH_MODULES, default_prior
 from calibration.model.space import LAW_TERMS, ParameterSpace, space_from_record
 from calibration.record.conversion import covariance_from_record, parameters_from_record
-from calibration.report.hidden_truth import compare, own_phase_rad, true_parameters
+from calibration.report.hidden_truth import compare, difference_of_arms_rad, true_parameters
 from calibration.report.numbers import Metric
 from lumion_hw.bench.bench import Bench
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
@@ -124,7 +124,10 @@ def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> R
     for heater in np.flatnonzero(currents_ma):
         # Each heater is driven alone: with all together, a law would be blamed for the heat and current of the others.
         single_ma = np.where(np.arange(len(currents_ma)) == heater, currents_ma, 0.0)
-        off = calibrated.own_rad(single_ma)[heater] - own_phase_rad(bench, single_ma)[heater]
+        # Light shows the difference of the two arms.
+        arms_rad = calibrated.own_rad(single_ma)
+        arms_rad = arms_rad + calibrated.arm_rad_per_mw @ calibrated.heat_mw(arms_rad)
+        off = arms_rad[heater] - arms_rad[heater ^ 1] - difference_of_arms_rad(bench, single_ma)[heater]
         places = [start + int(heater) for start in starts]
         slope = currents_ma[heater] ** np.array([2.0, 4.0, 6.0])
         result[heater] = off / np.sqrt(slope @ covariance[np.ix_(places, places)] @ slope)

@@ -41,7 +41,7 @@ from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import Observations, select_monitors
 from calibration.model.parameters import MeshParameters
-from calibration.model.physics import OTHER_ARM
+from calibration.model.physics import BOTH_ARMS
 from calibration.model.space import ParameterSpace
 from calibration.model.work import MAX_SEARCH_WORK, usual_work
 from calibration.run.by_hand import MIN_READINGS, READINGS_PER_PHASE, HandMeasurement, HandMeasurements
@@ -62,7 +62,7 @@ _MORE_SHARE = 3
 _WIDENED_PRIOR = 0.1
 _FIRST_STARTS = 3
 # Thermal crosstalk that is tried if no phases explain the light: its strength relative to that of the published chip,
-# and the share of a heater's own phase that reaches the other arm in addition. With a strength of 36, a heater adds 5 %
+# and the share of a heater's phase that both arms of its PUC get in addition. With a strength of 36, a heater adds 5 %
 # of its own phase to the other arm; with 60, to the arms one PUC away.
 _CROSSTALK_TRIALS = ((1.0, 0.03), (20.0, 0.0), (40.0, 0.0), (60.0, 0.0))
 _STRONG_CROSSTALK_SPREAD = 1.0  # the factors are a factor of two apart
@@ -449,9 +449,9 @@ class Bootstrap:
                 laws[heater] = fit.law.rho2_rad_per_ma2, fit.law.rho4_rad_per_ma4, fit.law.rho6_rad_per_ma6
         factor, share = self._crosstalk
         kernel = self._expected.kernel * np.array([factor, 1.0, factor])
-        if factor > 1.0 or share:
+        if factor > 1.0:
             # A sweep shows the difference of two arms: what the heater adds to the other arm is missing in its law.
-            to_other_arm = share + (kernel[0] + kernel[2]) * self._expected.p_pi_mw / np.pi
+            to_other_arm = (kernel[0] + kernel[2]) * self._expected.p_pi_mw / np.pi
             laws[np.repeat(self._mesh.interferes, 2)] /= 1.0 - to_other_arm
         return MeshParameters(
             passive_phase_rad=np.zeros(n_pucs),
@@ -464,7 +464,7 @@ class Bootstrap:
             second_db=np.zeros(sum(port in self._seconds for port in sources)),
             monitor_ma_per_mw=np.full(len(monitors), self._nominal),
             crosstalk_rad_per_mw=kernel,
-            extra_physics={OTHER_ARM: np.array([share])} if share else {},
+            extra_physics={BOTH_ARMS: np.array([share])} if share else {},
         )
 
     def _search(

@@ -537,7 +537,7 @@ def first_fit(
     work = work or FitWork()
     work.spent += start.search.work
     work.share, confirmations = FIRST_FITS_SHARE, 0
-    best = _with_fitted_crosstalk((start, diagnosis(start).begin(start.parameters)), diagnosis)
+    best = _with_fitted_crosstalk((start, diagnosis(start).begin(start.parameters)), diagnosis, work)
     on_fit(*best)
     # Another search comes before the diagnosis: a search takes seconds, but every cause needs fits. From a wrong valley
     # the diagnosis would find failures and drifts that do not exist.
@@ -569,7 +569,7 @@ def first_fit(
 
 
 def _with_fitted_crosstalk(
-    fitted: tuple[Start, DiagnosedFit], diagnosis: Callable[[Start], FaultDiagnosis]
+    fitted: tuple[Start, DiagnosedFit], diagnosis: Callable[[Start], FaultDiagnosis], work: FitWork
 ) -> tuple[Start, DiagnosedFit]:
     """Fit again with a prior for the crosstalk that the fit found, if it is stronger than the search assumed.
 
@@ -579,12 +579,15 @@ def _with_fitted_crosstalk(
     start, diagnosed = fitted
     before, after = start.parameters.crosstalk_rad_per_mw, diagnosed.fit.parameters.crosstalk_rad_per_mw
     factor = after[0] / before[0]
-    if factor < _MIN_STRONGER_CROSSTALK and (start.crosstalk_spread is None or factor <= 0.0):
+    if work.is_used_up or (factor < _MIN_STRONGER_CROSSTALK and (start.crosstalk_spread is None or factor <= 0.0)):
         return fitted
     crosstalk = before * np.array([factor, 1.0, factor])
     parameters = replace(diagnosed.fit.parameters, crosstalk_rad_per_mw=crosstalk)
     start = replace(start, parameters=parameters, crosstalk_spread=_FITTED_CROSSTALK_SPREAD)
-    return start, diagnosis(start).begin(start.parameters)
+    other = diagnosis(start).begin(start.parameters)
+    # Heat through the oxide, which reaches the next waveguide only, also raises the fitted crosstalk.
+    is_better = other.fit.discrepancy <= diagnosed.fit.discrepancy and other.fit.converged
+    return (start, other) if is_better else fitted
 
 
 def _may_be_in_wrong_valley(fit: FitResult) -> bool:

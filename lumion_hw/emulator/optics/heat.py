@@ -17,6 +17,7 @@ class Heat:
     Times must not run backwards; an earlier time gives the latest heat.
 
     Args:
+        tau_s: Time constant of every heater, shape ``(heaters,)``, or one for all.
         at_s: Initial time, at which all heaters are cold.
         slow_share: Share of the heat that follows with the slow time constant.
 
@@ -25,13 +26,18 @@ class Heat:
     """
 
     def __init__(
-        self, heaters: int, tau_s: float, at_s: float, slow_share: float = 0.0, slow_tau_s: float = 20e-3
+        self,
+        heaters: int,
+        tau_s: float | NDArray[np.float64],
+        at_s: float,
+        slow_share: float = 0.0,
+        slow_tau_s: float = 20e-3,
     ) -> None:
         shares = [(1.0 - slow_share, tau_s), (slow_share, slow_tau_s)]
         self._components = [
             (share, component_tau_s, np.zeros(heaters)) for share, component_tau_s in shares if share > 0.0
         ]
-        self._settled_s = _SETTLED_TAUS * max(component_tau_s for _, component_tau_s, _ in self._components)
+        self._settled_s = _SETTLED_TAUS * max(float(np.max(tau_s)) for _, tau_s, _ in self._components)
         self.present_mw: NDArray[np.float64] = np.zeros(heaters)
         self._target_mw = self.present_mw
         self.followed_s = at_s
@@ -53,7 +59,7 @@ class Heat:
             self.present_mw = self._target_mw  # exactly equal: cached fields stay valid only while the heat is the same
         components = []
         for share, tau_s, heat_mw in self._components:
-            present_mw = self._target_mw + (heat_mw - self._target_mw) * math.exp(-elapsed_s / tau_s)
+            present_mw = self._target_mw + (heat_mw - self._target_mw) * np.exp(-elapsed_s / tau_s)
             components.append((share, tau_s, self._target_mw if is_settled else present_mw))
         self._components = components
         if not is_settled:

@@ -88,6 +88,12 @@ class PhysicsParameters:
     thermal_tau_s: float = _key(  # suspended heaters: 141 to 144 µs (Micromachines 13:1509)
         100e-6, "Time constant of a heater, s.", low_is_allowed=False
     )
+    thermal_tau_max_s: float = _key(
+        0.0,
+        "Longest time constant of a heater, s: each heater gets one between `thermal_tau_s` and this, log-uniform. By "
+        "default all are equal.",
+        high=1000.0,
+    )
     slow_heat_tau_s: float = _key(  # assumed
         20e-3, "Time constant of the substrate, for `effects.slow_heat_share`, s.", high=1000.0, low_is_allowed=False
     )

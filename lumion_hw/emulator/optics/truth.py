@@ -33,6 +33,7 @@ class MeshTruth:
         p_pi_mw: Shape ``(2E,)``; power of each heater for a phase of π.
         heater_ohm: Shape ``(2E,)``; cold resistance.
         nonlinearity_per_mw: Shape ``(2E,)``; relative rise of each heater's resistance per mW.
+        thermal_tau_s: Time constant of every heater.
         crosstalk: Phase that the heat of each heater adds to other arms and to joints, in rad per mW.
         access_loss_db: Shape ``(n_ports,)``; loss between fibre and mesh at each port.
         monitor_scale: Shape ``(n_ports,)``; photodiode responsivity relative to nominal.
@@ -48,6 +49,7 @@ class MeshTruth:
     p_pi_mw: NDArray[np.float64]
     heater_ohm: NDArray[np.float64]
     nonlinearity_per_mw: NDArray[np.float64]
+    thermal_tau_s: NDArray[np.float64]
     crosstalk: HeatSpread
     access_loss_db: NDArray[np.float64]
     monitor_scale: NDArray[np.float64]
@@ -155,6 +157,11 @@ def draw_mesh(
         other_arm=physics.other_arm_crosstalk, oxide_decay_mm=physics.oxide_decay_mm,
     )  # fmt: skip
     turn = 2 * np.pi if physics.random_passive_phases else 0.0
+    tau_s = np.full(heaters, physics.thermal_tau_s)
+    if physics.thermal_tau_max_s > physics.thermal_tau_s:
+        # The effects come first in their stream, so that these draws change none of them.
+        decades = effects_rng.uniform(0.0, np.log(physics.thermal_tau_max_s / physics.thermal_tau_s), heaters)
+        tau_s = tau_s * np.exp(decades)
     return MeshTruth(
         loss_db=np.maximum(loss, 0.0) * np.array([kind.loss_share for kind in kinds]),
         # Coupler angles asin √η, 45° if balanced: both get the common error, each gets half of the difference.
@@ -165,6 +172,7 @@ def draw_mesh(
         p_pi_mw=rng.triangular(physics.p_pi_min_mw, physics.p_pi_typical_mw, physics.p_pi_max_mw, heaters),
         heater_ohm=physics.heater_ohm * (1.0 + physics.heater_ohm_sigma * rng.standard_normal(heaters)),
         nonlinearity_per_mw=physics.thermal_nonlinearity_per_mw * (1.0 + 0.1 * rng.standard_normal(heaters)),
+        thermal_tau_s=tau_s,
         crosstalk=heat if physics.crosstalk else HeatSpread.none(mesh),
         access_loss_db=physics.access_loss_db + physics.access_loss_sigma_db * spread,
         monitor_scale=1.0 + physics.monitor_scale_sigma * rng.standard_normal(mesh.n_ports),

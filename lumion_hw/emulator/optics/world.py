@@ -118,7 +118,7 @@ class OpticalWorld:
         self._controller_jones: list[Jones] = [np.eye(2, dtype=np.complex128) for _ in chains]
         self._driven_ma = np.zeros(2 * mesh.n_pucs)
         slow = physics.effects.slow_heat_share, physics.slow_heat_tau_s
-        self._heat = Heat(2 * mesh.n_pucs, physics.thermal_tau_s, clock.now(), *slow)
+        self._heat = Heat(2 * mesh.n_pucs, mesh_truth.thermal_tau_s, clock.now(), *slow)
         self._fibres_drifted_s = clock.now()
         self.time = BenchTime(clock.now)
         self.disturbances = Disturbances()

@@ -80,9 +80,11 @@ class CalibratedMesh:
         nominal = record.heater_ohm * 1e-3 * chip.heat_factor
         arms, joints = _crosstalk(record)
         heat_mw_per_rad = np.divide(nominal, rho2, out=np.zeros(len(rho2)), where=rho2 != 0.0)
-        if (share := chip.extra_physics.get("other_arm_share")) is not None:
+        if (share := chip.extra_physics.get("both_arms_share")) is not None:
             live = np.flatnonzero(rho2)
-            arms[live ^ 1, live] += share[0] / heat_mw_per_rad[live]
+            shares = share[0] * (1.0 + chip.extra_physics.get("both_arms_scatter", np.zeros(len(rho2))))
+            for arm in (live, live ^ 1):
+                arms[arm, live] += shares[live] / heat_mw_per_rad[live]
         passive = [entry.passive_phase_rad for entry in record.pucs]
         return cls(
             record,

@@ -44,8 +44,8 @@ class ChipParameters:
             * ``arm_difference_db``, shape ``(E,)``: loss of the upper arm minus that of the lower.
             * ``shared_return_per_ma``, one-dimensional: see :class:`~lumion_hw.mesh.waves.shared_return.SharedReturns`.
             * ``heat_loss_db_per_mw``, shape ``(1,)``: extra loss of an arm per heat applied to it.
-            * ``other_arm_share``, shape ``(1,)``: phase that a heater adds to the other arm of its PUC in addition to
-                the function of distance, relative to that on its own arm.
+            * ``both_arms_share``, shape ``(1,)``: phase that a heater adds to both arms of its PUC, relative to its
+                law. ``both_arms_scatter``, shape ``(2E,)``: difference of single heaters, relative to it.
             * ``crosstalk_directions``, shape ``(2,)``: see
                 :meth:`~lumion_hw.mesh.waves.crosstalk.HeaterDistances.directed`.
             * ``crosstalk_pairs``, shape ``(2E + J, 2E)``: phase of every arm and joint per heat of every heater, in

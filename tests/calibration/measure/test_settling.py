@@ -10,6 +10,8 @@ import pytest
 
 from calibration.measure.bench_probe import BenchProbe
 from calibration.measure.settling import Real, heater_time_constant_s
+from calibration.report.hidden_truth import true_parameters
+from calibration.report.truth_errors import phase_errors
 from lumion_hw import Bench
 from lumion_hw.errors import ConfigError
 from tests.calibration.bench_run import SMALL, calibrated_bench, within_tolerance
@@ -112,7 +114,9 @@ class RoundedLight:
 
     def repeat_read(self, wait_s: float) -> Real:
         self._heat = self._target + (self._heat - self._target) * math.exp(-wait_s / self._tau_s)
-        power_dbm = 10.0 * np.log10(1.0 + self._optics @ self._heat) + self._rng.normal(0.0, 1e-4, 3)
+        power_dbm = 10.0 * np.log10(1.0 + 0.5 * np.sin(0.7 + 2.0 * self._optics @ self._heat)) + self._rng.normal(
+            0.0, 1e-4, 3
+        )
         return np.asarray(10.0 ** (np.round(power_dbm, 3) / 10.0))
 
 
@@ -128,6 +132,31 @@ def test_without_an_alignment_the_first_reading_in_light_waits_for_it(tmp_path: 
         probe.light_only_port(probe.sources[0])
         probe.measure(bench.mesh.confirmed_currents_ma())
         assert bench.mesh.settle_s == pytest.approx(0.5, rel=0.1)
+
+
+@pytest.mark.parametrize(("fastest_s", "seed"), [(5e-6, 4), (100e-6, 3), (1e-3, 1)])
+def test_the_slowest_of_different_heaters_are_waited_for(tmp_path: Path, fastest_s: float, seed: int) -> None:
+    path = tmp_path / "mixed.yaml"
+    path.write_text(
+        f"{SMALL.read_text()}emulation: {{thermal_tau_s: {fastest_s!r}, thermal_tau_max_s: {20.0 * fastest_s!r}}}\n"
+    )
+    with Bench.emulate(path, seed=seed) as bench:
+        timed(bench)
+        # A thousandth of a turn is below the noise of these monitors.
+        slowest_s = float(bench.emulated.world.truth.thermal_tau_s.max())
+        assert bench.mesh.settle_s > math.log(1000.0) * slowest_s
+
+
+@pytest.mark.long
+def test_heaters_from_5_us_to_50_ms_on_one_chip_are_calibrated(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.yaml"
+    path.write_text(f"{SMALL.read_text()}emulation: {{thermal_tau_s: 5.0e-6, thermal_tau_max_s: 0.05}}\n")
+    with Bench.emulate(path, seed=1) as bench:
+        found = calibrated_bench(bench, seed=1)
+        assert found.record.quality["fit_certified"] == 1.0
+        normalised, figures = phase_errors(bench, found.record, true_parameters(bench, found.record))
+    assert figures["passive_mrad"] < 1.0
+    assert np.sqrt(np.mean(normalised["loops"] ** 2)) < 1.5
 
 
 def test_a_record_tells_the_next_program_how_long_to_wait(tmp_path: Path) -> None:

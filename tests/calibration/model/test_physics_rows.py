@@ -67,7 +67,8 @@ def test_derivatives_of_a_row_are_those_of_its_predictions(small: SimulatedMesh,
         step[number] = 1e-3 * width
         ahead, behind = (model.predict(model.space.unpack(vector + way * step), settings) for way in (1.0, -1.0))
         expected = (ahead - behind) / (2e-3 * width)
-        np.testing.assert_allclose(jacobian[..., number], expected, rtol=0.0, atol=1e-4 * np.abs(expected).max())
+        # Derivatives are sums of hundreds of terms in single precision.
+        np.testing.assert_allclose(jacobian[..., number], expected, rtol=0.0, atol=3e-4 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("group", ["passive_phase_rad", "loss_db", "coupler_common_rad", "loops", "source_detuning_hz"])
