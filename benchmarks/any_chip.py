@@ -31,8 +31,8 @@ MESHES = [
     ("benes", 4), ("benes", 8), ("crossbar", 3), ("crossbar", 4), ("crossbar", 5),
 ]  # fmt: skip
 MAX_CELLS = 30
-OXIDE_DECAY_MM = (0.01, 0.3)
-"""Range of the distance over which the crosstalk through oxide and silicon falls to 1/e (Jacques 2019: 0.01 mm)."""
+OXIDE_DECAY_MM = (0.01, 0.1)
+"""Range of the distance over which the crosstalk through the oxide falls to 1/e (Jacques 2019: 0.01 mm)."""
 MIN_GROUP = 8
 RATIO = (0.8, 1.5)
 

@@ -31,7 +31,7 @@ from calibration.diagnose.element_faults import exchanged_channel_defects, heate
 from calibration.fit.frequencies import equivalent_branches
 from calibration.fit.global_fit import CONVERGED_SIGMA, FitResult, GlobalFit, Round
 from calibration.fit.growth import Scores, pair_directions, score_rows
-from calibration.fit.row_scores import RowScore, fitted_prior_width
+from calibration.fit.row_scores import MIN_GAIN, RowScore, fitted_prior_width
 from calibration.fit.stated_errors import MAX_ERROR_FACTOR, needed_rows, stated_errors
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -69,6 +69,10 @@ _MIN_SIGN_GAIN = 25.0
 # Step, in standard errors, at which an intermediate fit ends. The next settings or the next cause move it farther than
 # the remaining distance, and rounds near the end take as long as earlier ones.
 _ON_THE_WAY_SIGMA = 0.3
+# Fitted crosstalk, relative to the expected, that may be heat through the oxide; share of a heater's phase that both
+# arms get from it, as the start of a fit and prior width.
+_MIN_STRONGER_CROSSTALK = 3.0
+_OXIDE_SHARE = 0.03
 # Growth of the number of settings after which the directions of pairs are chosen again.
 _MIN_SETTINGS_GROWTH = 1.3
 # Largest model discrepancy at which the slopes of a fit still show which physics is missing.
@@ -195,17 +199,35 @@ class FaultDiagnosis:
 
     def begin(self, start: MeshParameters) -> DiagnosedFit:
         """Fit from a start point without a search for causes. Heaters without a law there are taken as dead."""
-        diagnosed = self._try_other_branches(
-            DiagnosedFit(self.fit_from(start), self._live_readings, _dead_heaters(start))
-        )
+        diagnosed = DiagnosedFit(self.fit_from(start), self._live_readings, _dead_heaters(start))
+        diagnosed = self._try_heat_through_oxide(diagnosed)
+        diagnosis = self.with_physics(diagnosed.physics)
+        diagnosed = diagnosis._try_other_branches(diagnosed)
         # Near the solution the slopes show missing physics; in a wrong valley they mislead.
         is_near = 0.0 < diagnosed.fit.discrepancy < _NEARLY
-        diagnosed = self._try_coupler_signs(diagnosed) if is_near else diagnosed
-        if not is_near or (extended := self._extend_physics(diagnosed)) is diagnosed:
+        diagnosed = diagnosis._try_coupler_signs(diagnosed) if is_near else diagnosed
+        if not is_near or (extended := diagnosis._extend_physics(diagnosed)) is diagnosed:
             return diagnosed
         # Half a turn per PUC changes the light very little, so missing physics may have led to the wrong branch.
         diagnosis = self.with_physics(extended.physics)
         return diagnosis._try_coupler_signs(diagnosis._try_other_branches(extended))
+
+    def _try_heat_through_oxide(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
+        """Fit with heat that reaches the other arm of each PUC, if crosstalk seems much stronger than expected.
+
+        Crosstalk as a function of distance can take the place of this heat, and hardly gives way to it later.
+        """
+        crosstalk = self.model.space.group("crosstalk")
+        expected, parameters = self.prior.mean[crosstalk], diagnosed.fit.parameters
+        if self.model.work.is_used_up or parameters.crosstalk_rad_per_mw[0] < _MIN_STRONGER_CROSSTALK * expected[0]:
+            return diagnosed
+        start = replace(parameters, crosstalk_rad_per_mw=expected, extra_physics={BOTH_ARMS: np.array([_OXIDE_SHARE])})
+        physics = diagnosed.physics.having(BOTH_ARMS, _OXIDE_SHARE)
+        fit = self.with_physics(physics)._fit(start, diagnosed.likelihood, diagnosed.dead)
+        gain = 0.5 * fit.readings * (diagnosed.fit.chi2_per_reading - fit.chi2_per_reading)
+        if fit.discrepancy > diagnosed.fit.discrepancy or gain < MIN_GAIN:
+            return diagnosed
+        return replace(diagnosed, fit=fit, physics=physics, gains={BOTH_ARMS: gain})
 
     def settle(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Correct one cause of misfit after another until all readings are explained or no known cause is left."""
@@ -335,7 +357,7 @@ class FaultDiagnosis:
         # The weights stay the same before and after; otherwise the gain of the rows could not be compared.
         if physics.pairs is not diagnosed.physics.pairs:
             likelihood = diagnosis._update_weights(likelihood, diagnosed.fit.parameters)
-        fit = diagnosis._fit(self._start_with(rows, diagnosed.fit.parameters), likelihood, diagnosed.dead, near=True)
+        fit = diagnosis._fit(diagnosed.fit.parameters, likelihood, diagnosed.dead, near=True)
         chi2_decrease = diagnosed.fit.chi2_per_reading * diagnosed.fit.readings - fit.chi2_per_reading * fit.readings
         no_less = fit.discrepancy == diagnosed.fit.discrepancy and chi2_decrease < rows[0].gain
         if fit.discrepancy > diagnosed.fit.discrepancy or no_less:
@@ -344,16 +366,6 @@ class FaultDiagnosis:
             return replace(diagnosed, refused=diagnosed.refused | {row.name for row in rows})
         gains = {**diagnosed.gains, **{row.name: row.gain for row in rows}}
         return replace(diagnosed, physics=physics, fit=fit, likelihood=likelihood, gains=gains, rough=False)
-
-    def _start_with(self, rows: Sequence[RowScore], parameters: MeshParameters) -> MeshParameters:
-        """Return the start of a fit with additional effects."""
-        width = next((min(row.width, ROWS[BOTH_ARMS].largest) for row in rows if row.name == BOTH_ARMS), None)
-        if width is None:
-            return parameters
-        # Without this effect the crosstalk at larger distances has taken its place, and would hardly give way to it.
-        kernel = self.prior.mean[self.model.space.group("crosstalk")]
-        extra_physics = {**parameters.extra_physics, BOTH_ARMS: np.array([width])}
-        return replace(parameters, crosstalk_rad_per_mw=kernel, extra_physics=extra_physics)
 
     def accept_field_error(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Return a fit that counts a small field error as noise if no cause explains it."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from calibration.fit.bound import Bound, plan_bound
 from calibration.measure.design import IncrementalSettings
 from calibration.model.gauge import common_phase_rad, gauge_fixed_difference, wrapped
+from calibration.model.heating import Heating
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel, Observations
@@ -117,20 +118,40 @@ def _is_unsigned(
 
 
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
+    """Return the error of each heater's phase at one turn over the stated one, NaN without a law.
+
+    The phase is that between the two arms, which light shows, with each heater driven alone.
+    """
     calibrated, space = CalibratedMesh.from_record(record), space_from_record(record)
     currents_ma = calibrated.currents_ma(np.where(calibrated.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0))
-    starts = [space.groups[name].start for name in LAW_TERMS]
+    heaters = np.flatnonzero(currents_ma)
+    alone_ma = np.zeros((len(heaters), len(currents_ma)))
+    alone_ma[np.arange(len(heaters)), heaters] = currents_ma[heaters]
+    heating = Heating(space.mesh, record.heater_ohm, record.heater_channels)
+
+    def between_arms_rad(vector: Real) -> Real:
+        arms = heating.phases(space.unpack(vector), alone_ma).arm_rad
+        difference: Real = (arms[:, heaters] - arms[:, heaters ^ 1]).diagonal()
+        return difference
+
+    vector = space.pack(parameters_from_record(record))
+    parts = [space.groups[name] for name in (*LAW_TERMS, "heat_factor")]
+    slopes = np.zeros((len(heaters), space.size))
+    # The phase of a heater depends on its own law and on the crosstalk only.
+    for places in (*(part.start + heaters for part in parts), *np.arange(space.size)[space.groups["crosstalk"], None]):
+        step = 1e-3 * np.abs(vector[places]) + 1e-12
+        moved = [vector.copy() for _ in range(2)]
+        moved[0][places] += step
+        moved[1][places] -= step
+        slopes[np.arange(len(heaters)), places] = (between_arms_rad(moved[0]) - between_arms_rad(moved[1])) / (
+            2.0 * step
+        )
+    true_rad = np.array(
+        [difference_of_arms_rad(bench, own)[heater] for own, heater in zip(alone_ma, heaters, strict=True)]
+    )
     result = np.full(len(currents_ma), np.nan)
-    for heater in np.flatnonzero(currents_ma):
-        # Each heater is driven alone: with all together, a law would be blamed for the heat and current of the others.
-        single_ma = np.where(np.arange(len(currents_ma)) == heater, currents_ma, 0.0)
-        # Light shows the difference of the two arms.
-        arms_rad = calibrated.own_rad(single_ma)
-        arms_rad = arms_rad + calibrated.arm_rad_per_mw @ calibrated.heat_mw(arms_rad)
-        off = arms_rad[heater] - arms_rad[heater ^ 1] - difference_of_arms_rad(bench, single_ma)[heater]
-        places = [start + int(heater) for start in starts]
-        slope = currents_ma[heater] ** np.array([2.0, 4.0, 6.0])
-        result[heater] = off / np.sqrt(slope @ covariance[np.ix_(places, places)] @ slope)
+    variance = ((slopes @ covariance) * slopes).sum(axis=1)
+    result[heaters] = (between_arms_rad(vector) - true_rad) / np.sqrt(variance)
     return result
 
 

@@ -181,6 +181,7 @@ class Calibration:
             self._start, self._diagnosed = start, diagnosed
 
         first = first_fit(self._bootstrap, self._start, self._diagnosis, keep, self._work)
+        keep(*first)  # the last cause may have added effects
         by_hand = self._bootstrap.by_hand
         start, diagnosed = self._measure_on(*first) if by_hand is None else self._measured_by_hand(*first)
         diagnosed = self._diagnosis(start).stated(diagnosed)
@@ -584,10 +585,11 @@ def _with_fitted_crosstalk(
     crosstalk = before * np.array([factor, 1.0, factor])
     parameters = replace(diagnosed.fit.parameters, crosstalk_rad_per_mw=crosstalk)
     start = replace(start, parameters=parameters, crosstalk_spread=_FITTED_CROSSTALK_SPREAD)
-    other = diagnosis(start).begin(start.parameters)
-    # Heat through the oxide, which reaches the next waveguide only, also raises the fitted crosstalk.
-    is_better = other.fit.discrepancy <= diagnosed.fit.discrepancy and other.fit.converged
-    return (start, other) if is_better else fitted
+    return _lower_misfit(fitted, (start, diagnosis(start).begin(parameters)))
+
+
+def _lower_misfit(first: tuple[Start, DiagnosedFit], second: tuple[Start, DiagnosedFit]) -> tuple[Start, DiagnosedFit]:
+    return min(second, first, key=lambda pair: (pair[1].fit.discrepancy, pair[1].fit.chi2_per_reading))
 
 
 def _may_be_in_wrong_valley(fit: FitResult) -> bool:

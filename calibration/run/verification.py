@@ -473,6 +473,7 @@ def _suspects(record: CalibrationRecord, deviation_sigma: Real, slopes: Real) ->
     explained = np.einsum("nmp,nm->p", by_phase, deviation_sigma) ** 2 / np.where(
         sensitivity > 0.0, sensitivity, np.inf
     )
+    explained[~record.mesh.interferes] = 0.0  # a phase shifter without an MZI changes no power
     order = np.argsort(-explained, kind="stable")[:_SUSPECTS]
     return tuple(order[explained[order] > 0.0].tolist())
 

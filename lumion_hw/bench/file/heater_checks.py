@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _MIN_PHASE_PI = 0.25
 """Smallest useful phase range of a heater, in units of π."""
+_MAX_TURNS = 3.0
+"""Largest phase of a heater at its largest current, in turns; with more, the power per π is probably wrong."""
 
 
 def heater_check(bench: BenchData, name: str) -> Iterator[Check]:
@@ -53,7 +55,7 @@ def compliance_check(bench: BenchData, name: str) -> Iterator[Check]:
 
 
 def reach_note(model: BenchModel) -> str | None:
-    """Return a warning if the largest current gives less than 2π of phase shift in some heater, otherwise ``None``."""
+    """Return a warning if the largest current gives less than 2π in some heater, or many turns, otherwise ``None``."""
     if model.mesh is None:
         return None
     name = model.mesh.controller
@@ -62,6 +64,12 @@ def reach_note(model: BenchModel) -> str | None:
         return None
     turn_mw = 2.0 * model.mesh.typical.p_pi_max_mw
     max_mw = device.heater_max_ma**2 * device.heater_ohm * 1e-3
+    if max_mw > _MAX_TURNS * turn_mw:
+        return (
+            f"heater_max_ma of {name} is {device.heater_max_ma:g}: this gives {max_mw:.3g} mW in {device.heater_ohm:g} "
+            f"Ω, and a phase of {max_mw / turn_mw:.0f} turns in heaters with {model.mesh.typical.p_pi_max_mw:g} mW per "
+            "π. Set p_pi_min_mw and p_pi_max_mw in mesh.typical to the values of your heaters."
+        )
     if max_mw >= turn_mw:
         return None
     # Rounded up, so that the current in the message is sufficient.

@@ -127,7 +127,10 @@ class PhysicsParameters:
     )
     wavelength_sigma_nm: float = 0.05
     fibre_drift_rad2_per_s: float = _key(
-        1e-5, "Rate of the polarization random walk of each fibre: autocorrelation exp(-rate t).", high=1e3
+        1e-5,
+        "Rate of the polarization random walk of each fibre: autocorrelation exp(-rate t). 0 for polarization-"
+        "maintaining fibres.",
+        high=1e3,
     )
     temperature_sigma_k: float = _key(  # assumed
         0.0,

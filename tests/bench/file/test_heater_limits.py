@@ -46,6 +46,14 @@ def test_a_current_that_cannot_reach_a_turn_is_noted_with_the_current_needed(tmp
     assert reach_note(load(bench_with(tmp_path, heater_max_ma=9.36))) is None
 
 
+def test_a_current_for_many_turns_shows_that_the_power_per_pi_is_missing(tmp_path: Path) -> None:
+    # 30 mA in 800 ohm are 720 mW; a turn of the weakest heater takes 70 mW.
+    note = reach_note(load(bench_with(tmp_path, heater_max_ma=30, compliance_v=25)))
+    assert note is not None
+    assert "this gives 720 mW in 800 Ω, and a phase of 10 turns in heaters with 35 mW per π" in note
+    assert "Set p_pi_min_mw and p_pi_max_mw in mesh.typical" in note
+
+
 def test_a_total_power_too_small_for_a_calibration_is_noted(tmp_path: Path) -> None:
     model = load(bench_with(tmp_path, total_power_mw=300))
     (note,) = heater_notes(model)
