@@ -19,6 +19,7 @@ from calibration.diagnose.element_faults import (
     monitor_breakdown_defect,
     saturation_defects,
 )
+from calibration.diagnose.exchanged_monitors import exchange_candidates, exchange_monitors
 from calibration.fit.frequencies import nearest_branches
 from calibration.fit.phase_search import (
     Levels,
@@ -238,6 +239,7 @@ class Bootstrap:
                     parameters = self._start(nominal, result)
                     trusted = explains(Start(parameters, survey, heaters, guess, result, sweeps, random, True, (), ()))
                 if not trusted and portion == 0:
+                    self._check_monitors(survey, random, nominal)
                     guess, result = self._try_stronger_crosstalk(survey, random, guess, result)
                     nominal = self.nominal(survey.sources, survey.monitors)
                     trusted = result.unexplained < self._plan.search.plausible
@@ -529,6 +531,27 @@ class Bootstrap:
         # The fit adds the effect of the other arm if its readings need it.
         self._crosstalk = best[0], 0.0
         return guess, replace(result, work=work)
+
+    def _check_monitors(self, survey: Survey, random: Observations, nominal: MeshParameters) -> None:
+        """Search again with two monitors exchanged.
+
+        Raises:
+            CalibrationError: The readings are those of a mesh with two exchanged monitors.
+        """
+        heated = Heating(self._mesh, self._expected.ohm).phases(nominal, random.currents_ma)
+        candidates = exchange_candidates(random, heated.arm_rad, survey.sources, self._light, self._mesh.interferes)
+        plan = replace(self._plan.search, starts=min(_FIRST_STARTS, self._plan.search.starts))
+        for first, second in candidates:
+            exchanged = exchange_monitors(random, first, second)
+            _, result = self._search(survey, exchanged, nominal, plan, max_work=self._max_search_work(survey))
+            if result.unexplained < plan.plausible:
+                ports = random.monitors[first], random.monitors[second]
+                raise CalibrationError(
+                    f"the fibres or channels of the monitors at ports {ports[0]} and {ports[1]} are exchanged: the "
+                    "readings fit the mesh only with these two exchanged",
+                    hint="Exchange the two fibres, or the two ports under 'wiring.outputs' in the bench file, and "
+                    "calibrate again.",
+                )
 
     def _start(self, nominal: MeshParameters, result: SearchResult) -> MeshParameters:
         # Only differences of common phases per PUC are observable; their mean is assumed to match the stated

@@ -17,6 +17,7 @@ from calibration.report.hidden_truth import own_phase_rad, true_parameters
 from calibration.report.truth_errors import phase_errors
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
+from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.storage import load_record, save_record
@@ -174,7 +175,8 @@ def test_chips_that_cannot_be_are_never_certified_with_wrong_errors(tmp_path: Pa
 
 
 @pytest.mark.long
-def test_exchanged_fibres_are_never_certified_with_wrong_phases(tmp_path: Path) -> None:
-    with _calibrated(tmp_path, {}, fibres_exchanged(0, 7)) as (bench, record):
-        assert record.faults or max(_honesty(bench, record).values()) < 2.0
-        assert _within_allowance(record)
+@pytest.mark.parametrize("ports", [(0, 7), pytest.param((3, 9), marks=pytest.mark.campaign)])
+def test_exchanged_fibres_of_monitors_are_named(tmp_path: Path, ports: tuple[int, int]) -> None:
+    named = f"ports {ports[0]} and {ports[1]} are exchanged"
+    with pytest.raises(CalibrationError, match=named), _calibrated(tmp_path, {}, fibres_exchanged(*ports)):
+        pass
