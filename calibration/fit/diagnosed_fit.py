@@ -71,7 +71,7 @@ _MIN_SIGN_GAIN = 25.0
 _ON_THE_WAY_SIGMA = 0.3
 # Fitted crosstalk, relative to the expected, that may be heat through the oxide; share of a heater's phase that both
 # arms get from it, as the start of a fit and prior width.
-_MIN_STRONGER_CROSSTALK = 3.0
+_MIN_STRONGER_CROSSTALK = 1.5
 _OXIDE_SHARE = 0.03
 # Growth of the number of settings after which the directions of pairs are chosen again.
 _MIN_SETTINGS_GROWTH = 1.3

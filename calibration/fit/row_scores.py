@@ -36,6 +36,8 @@ _STRETCH = 40
 # Consecutive settings whose errors are assumed to be correlated.
 _SETTINGS_PER_SEGMENT = 20
 _WIDTHS = 121
+# Information of the readings about a direction, relative to that of the prior, below which it does not count.
+_MIN_SHOWN = 1e-3
 # Decades of widths below the largest that are evaluated.
 _DECADES = 4.0
 
@@ -350,9 +352,15 @@ def fitted_prior_width(space: ParameterSpace, fit: FitResult, name: str, width: 
     group = space.groups[name]
     chosen = (free >= group.start) & (free < group.stop)
     information = np.linalg.inv(fit.inverse[np.ix_(chosen, chosen)])
-    row = ROWS[name]
-    slope = information @ fit.vector[free[chosen]]
-    widths, evidence = evidence_by_width(information - np.eye(len(information)) * width**-2, slope, row.largest)
+    row, slope = ROWS[name], information @ fit.vector[free[chosen]]
+    by_readings = information - np.eye(len(information)) * width**-2
+    values, vectors = np.linalg.eigh(0.5 * (by_readings + by_readings.T))
+    # Directions that only the prior determines have a slope because the fit ends near its minimum, not at it. This slope
+    # would call for any width.
+    shown = vectors[:, values > _MIN_SHOWN * width**-2]
+    if not shown.size:
+        return width
+    widths, evidence = evidence_by_width(by_readings, shown @ (shown.T @ slope), row.largest)
     return float(min(widths[int(evidence.argmax())], row.largest))
 
 
