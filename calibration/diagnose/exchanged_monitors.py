@@ -52,10 +52,10 @@ def exchange_candidates(
         return float((guess.strength[pucs] ** 2).sum())
 
     before = strength(0, 0)
-    strengths = {pair: strength(*pair) for pair in itertools.combinations(range(len(observations.monitors)), 2)}
-    ordered = sorted(strengths, key=lambda pair: -strengths[pair])
-    if not ordered or strengths[ordered[0]] < _MIN_RELATIVE_STRENGTH * before:
+    strength_by_pair = {pair: strength(*pair) for pair in itertools.combinations(range(len(observations.monitors)), 2)}
+    ordered = sorted(strength_by_pair, key=lambda pair: -strength_by_pair[pair])
+    if not ordered or strength_by_pair[ordered[0]] < _MIN_RELATIVE_STRENGTH * before:
         return []
-    if strengths[ordered[0]] > _CLEAR * before:
+    if strength_by_pair[ordered[0]] > _CLEAR * before:
         return ordered[:1]
-    return [pair for pair in ordered if strengths[pair] > _MIN_RELATIVE_STRENGTH * before][:_MAX_CANDIDATES]
+    return [pair for pair in ordered if strength_by_pair[pair] > _MIN_RELATIVE_STRENGTH * before][:_MAX_CANDIDATES]

@@ -49,7 +49,7 @@ _STALL_ROUNDS, _PROGRESS = 8, 0.93
 _UNCHANGED_ROUNDS = 5
 # A fit has also converged if χ² falls by less than this (2 standard errors of one parameter) over so many rounds.
 # Crosstalk and laws of a chip with few heaters form a curved valley, along which a fit creeps for hundreds of rounds.
-_CREEP_ROUNDS, _CREEP_CHI2 = 20, 4.0
+_STEADY_ROUNDS, _STEADY_CHI2 = 20, 4.0
 # Largest rms distance, in standard errors, at which the information matrix is kept.
 _MAX_REUSE_SIGMA = 1.5
 # A smaller relative change of the slope is too inexact to correct the curvature.
@@ -260,7 +260,7 @@ class GlobalFit:
             # readings.
             # A fit that has just freed the fine parameters has not yet moved them.
             is_unmoved = step.size_sigma < convergence_sigma and state.discrepancy == before.discrepancy
-            converged = (is_unmoved or self._creeps(history[coarse:])) and not early and not freed
+            converged = (is_unmoved or self._is_steady(history[coarse:])) and not early and not freed
             if self._should_stop(state.discrepancy):
                 break
         result = self._result(state, converged, history)
@@ -273,12 +273,12 @@ class GlobalFit:
         equations = normal_equations(self._model, fit.parameters, self._likelihood, fit.free, fit.discrepancy)
         return replace(fit, information=equations.information, information_distance_sigma=0.0)
 
-    def _creeps(self, history: Sequence[Round]) -> bool:
-        latest = history[-_CREEP_ROUNDS - 1 :]
-        if len(latest) <= _CREEP_ROUNDS or any(fit_round.discrepancy > 0.0 for fit_round in latest):
+    def _is_steady(self, history: Sequence[Round]) -> bool:
+        latest = history[-_STEADY_ROUNDS - 1 :]
+        if len(latest) <= _STEADY_ROUNDS or any(fit_round.discrepancy > 0.0 for fit_round in latest):
             return False
         gain = (latest[0].chi2_per_reading - latest[-1].chi2_per_reading) * int(self._likelihood.used.sum())
-        return abs(gain) < _CREEP_CHI2
+        return abs(gain) < _STEADY_CHI2
 
     def _initial_state(self, point: Real) -> _FitState:
         reading_ma = self._reading_ma(point)

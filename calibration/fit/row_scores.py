@@ -37,7 +37,7 @@ _STRETCH = 40
 _SETTINGS_PER_SEGMENT = 20
 _WIDTHS = 121
 # Information of the readings about a direction, relative to that of the prior, below which it does not count.
-_MIN_SHOWN = 1e-3
+_MIN_INFORMATION = 1e-3
 # Decades of widths below the largest that are evaluated.
 _DECADES = 4.0
 
@@ -355,12 +355,12 @@ def fitted_prior_width(space: ParameterSpace, fit: FitResult, name: str, width: 
     row, slope = ROWS[name], information @ fit.vector[free[chosen]]
     by_readings = information - np.eye(len(information)) * width**-2
     values, vectors = np.linalg.eigh(0.5 * (by_readings + by_readings.T))
-    # Directions that only the prior determines have a slope because the fit ends near its minimum, not at it. This slope
-    # would call for any width.
-    shown = vectors[:, values > _MIN_SHOWN * width**-2]
-    if not shown.size:
+    # Directions that only the prior determines have a slope because the fit ends near its minimum, not at it. This
+    # slope would call for any width.
+    measured = vectors[:, values > _MIN_INFORMATION * width**-2]
+    if not measured.size:
         return width
-    widths, evidence = evidence_by_width(by_readings, shown @ (shown.T @ slope), row.largest)
+    widths, evidence = evidence_by_width(by_readings, measured @ (measured.T @ slope), row.largest)
     return float(min(widths[int(evidence.argmax())], row.largest))
 
 

@@ -26,7 +26,7 @@ _HARMLESS = 1.1
 _CHECKED_GROUPS = ("passive_phase_rad", "loops", "coupler_common_rad", "coupler_difference_rad", "loss_db", "rho2")
 # The light shows the phase between two arms, to which law and crosstalk contribute. Different factors for the two would
 # make its error far too large, because it is much smaller than that of either.
-_TIED_GROUPS = (*LAW_TERMS, "heat_factor", "crosstalk", BOTH_ARMS)
+_HEATER_PHASE_GROUPS = (*LAW_TERMS, "heat_factor", "crosstalk", BOTH_ARMS)
 _MAX_NAMED = 4
 # Largest plausible single value, as a multiple of the largest width.
 _FAR_OFF = 5.0
@@ -80,9 +80,9 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
         # Rows that are left out explain part of the scatter; this part is not counted twice.
         members = _members_of(space, name, numbers)
         unexplained[name] = float(value / np.sqrt(np.mean(growth_by_rows[members])))
-    tied = max((unexplained[name] for name in _TIED_GROUPS if name in unexplained), default=1.0)
+    heater_phase = max((unexplained[name] for name in _HEATER_PHASE_GROUPS if name in unexplained), default=1.0)
     for name, value in unexplained.items():
-        factor[_members_of(space, name, numbers)] = max(tied if name in _TIED_GROUPS else value, 1.0)
+        factor[_members_of(space, name, numbers)] = max(heater_phase if name in _HEATER_PHASE_GROUPS else value, 1.0)
     total = total * np.outer(factor, factor)
     growth = np.sqrt(np.diag(total) / np.maximum(np.diag(plain), 1e-300))
     widened = {

@@ -100,13 +100,13 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
     tau_s, is_mixed = _fit_time_constant_s(np.array(waits_s), np.array(readings))
     checked_s = _FIRST_S / _CHECK_TAUS if tau_s is None else tau_s
     # A few slow heaters among many fast ones hardly change the light of small steps.
-    while is_mixed and checked_s <= _LONGEST_S and _is_slower(mesh, steps_ma * math.sqrt(_CHECK_GAIN), checked_s):
+    while is_mixed and checked_s <= _LONGEST_S and _is_changing(mesh, steps_ma * math.sqrt(_CHECK_GAIN), checked_s):
         tau_s = checked_s = 2.0 * checked_s
     mesh.read(off_ma, _REMAINING_NOISE_SIGMA * wait_s)
     return tau_s
 
 
-def _is_slower(mesh: StepResponse, steps_ma: Real, tau_s: float) -> bool:
+def _is_changing(mesh: StepResponse, steps_ma: Real, tau_s: float) -> bool:
     """Return whether the light still changes five time constants after large steps of all heaters."""
     readings = []
     for step_ma in steps_ma:

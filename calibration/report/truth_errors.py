@@ -125,12 +125,12 @@ def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> R
     calibrated, space = CalibratedMesh.from_record(record), space_from_record(record)
     currents_ma = calibrated.currents_ma(np.where(calibrated.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0))
     heaters = np.flatnonzero(currents_ma)
-    alone_ma = np.zeros((len(heaters), len(currents_ma)))
-    alone_ma[np.arange(len(heaters)), heaters] = currents_ma[heaters]
+    single_ma = np.zeros((len(heaters), len(currents_ma)))
+    single_ma[np.arange(len(heaters)), heaters] = currents_ma[heaters]
     heating = Heating(space.mesh, record.heater_ohm, record.heater_channels)
 
     def between_arms_rad(vector: Real) -> Real:
-        arms = heating.phases(space.unpack(vector), alone_ma).arm_rad
+        arms = heating.phases(space.unpack(vector), single_ma).arm_rad
         difference: Real = (arms[:, heaters] - arms[:, heaters ^ 1]).diagonal()
         return difference
 
@@ -147,7 +147,7 @@ def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> R
             2.0 * step
         )
     true_rad = np.array(
-        [difference_of_arms_rad(bench, own)[heater] for own, heater in zip(alone_ma, heaters, strict=True)]
+        [difference_of_arms_rad(bench, own)[heater] for own, heater in zip(single_ma, heaters, strict=True)]
     )
     result = np.full(len(currents_ma), np.nan)
     variance = ((slopes @ covariance) * slopes).sum(axis=1)

@@ -68,7 +68,7 @@ _FIRST_STARTS = 3
 _CROSSTALK_TRIALS = ((1.0, 0.03), (20.0, 0.0), (40.0, 0.0), (60.0, 0.0))
 _STRONG_CROSSTALK_SPREAD = 1.0  # the factors are a factor of two apart
 # Couplers that split unevenly and heat on the other arm leave so much light unexplained at the right phases.
-_WORTH_A_FIT = 0.03
+_MAX_FITTED_UNEXPLAINED = 0.03
 _MAX_UNEXPLAINED_RATIO = 0.9  # the right factor leaves 0.6 to 0.8 of the light that factor 1 leaves unexplained
 # Smallest share of the random settings in which a usable monitor works.
 _MIN_WORKING_FRACTION = 0.3
@@ -235,7 +235,7 @@ class Bootstrap:
                     survey, random, nominal, self._search_plan(portion), before, max_work=remaining_work
                 )
                 trusted = result.unexplained < self._plan.search.plausible
-                if not trusted and result.unexplained < _WORTH_A_FIT:
+                if not trusted and result.unexplained < _MAX_FITTED_UNEXPLAINED:
                     parameters = self._start(nominal, result)
                     trusted = explains(Start(parameters, survey, heaters, guess, result, sweeps, random, True, (), ()))
                 if not trusted and portion == 0:

@@ -274,20 +274,9 @@ def calibrate(
     path = Path(path)
     check_target(path, "the calibration record", overwrite)
     run = _JournaledRun(
-        bench,
-        seed,
-        path,
-        progress,
-        resume,
-        command,
-        wavelengths_nm,
-        goal or Goal(),
-        find_faults,
-        overwrite,
-        residual,
-        part,
-        join,
-    )
+        bench, seed, path, progress, resume, command, wavelengths_nm, goal or Goal(), find_faults, overwrite, residual,
+        part, join,
+    )  # fmt: skip
     return run.calibrate(BenchProbe(bench, aligner, on_plug))
 
 
