@@ -39,7 +39,7 @@ from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.normal_equations import drift_at, mean_squared_residual, normal_equations
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
-from calibration.model.physics import BOTH_ARMS, LAW_DEVIATION, PHYSICS, ROWS, Physics
+from calibration.model.physics import BOTH_ARMS, BOTH_ARMS_SCATTER, LAW_DEVIATION, PHYSICS, ROWS, Physics
 from calibration.model.priors import Prior
 from calibration.model.space import LAW_TERMS
 from calibration.model.work import ADD_EFFECT_WORK, derivatives_work
@@ -223,11 +223,16 @@ class FaultDiagnosis:
             return diagnosed
         start = replace(parameters, crosstalk_rad_per_mw=expected, extra_physics={BOTH_ARMS: np.array([_OXIDE_SHARE])})
         physics = diagnosed.physics.having(BOTH_ARMS, _OXIDE_SHARE)
-        fit = self.with_physics(physics)._fit(start, diagnosed.likelihood, diagnosed.dead)
+        physics = physics.having(BOTH_ARMS_SCATTER, ROWS[BOTH_ARMS_SCATTER].usual)
+        fits = (
+            self.with_physics(physics)._fit(start, diagnosed.likelihood, diagnosed.dead, near=near)
+            for near in (True, False)
+        )
+        fit = min(fits, key=lambda fit: (fit.discrepancy, fit.chi2_per_reading))
         gain = 0.5 * fit.readings * (diagnosed.fit.chi2_per_reading - fit.chi2_per_reading)
         if fit.discrepancy > diagnosed.fit.discrepancy or gain < MIN_GAIN:
             return diagnosed
-        return replace(diagnosed, fit=fit, physics=physics, gains={BOTH_ARMS: gain})
+        return replace(diagnosed, fit=fit, physics=physics, gains=dict.fromkeys((BOTH_ARMS, BOTH_ARMS_SCATTER), gain))
 
     def settle(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Correct one cause of misfit after another until all readings are explained or no known cause is left."""
