@@ -6,6 +6,8 @@ A reference setting with all heaters off is measured, and repeated during the ru
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
@@ -33,6 +35,8 @@ MIN_CONTRAST = 300.0
 _BRIGHT_SIGMA = 1000.0
 _MIN_RELATIVE = 1e-4
 _CUT_SHARE = 0.25
+# Readings of two inputs that differ by less, relative to all readings, are of the same light; usual is 0.5 to 1.4.
+_SAME_LIGHT = 0.02
 _DARK_SIGMA = 5.0
 _DEAD_SOURCE = (
     "source at port {port}: its light reaches no monitor, so it is not used. PUCs next to it are measured from "
@@ -92,11 +96,12 @@ def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.b
     def read_monitors(currents_ma: NDArray[np.float64]) -> None:
         for index, source in enumerate(ports):
             logbook.light_only_port(source)
-            strongest[index] = np.maximum(
-                strongest[index], np.nan_to_num(logbook.measure(currents_ma) - level_ma, nan=np.inf)
-            )
+            light_ma = logbook.measure(currents_ma) - level_ma
+            strongest[index] = np.maximum(strongest[index], np.nan_to_num(light_ma, nan=np.inf))
+            readings[index].append(light_ma)
 
     relative: list[float] = []
+    readings: list[list[NDArray[np.float64]]] = [[] for _ in ports]
     backgrounds = max(_MIN_BACKGROUNDS, -(-_MIN_REPEATED_READINGS // max(len(ports), 1)))
     # Uniform in I², which is uniform in phase.
     squares = rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, (backgrounds, heaters))
@@ -123,8 +128,31 @@ def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.b
             break
         further = rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, heaters)
         read_monitors(np.sqrt(further if driven is None else further * driven))
+    _check_inputs_differ(ports, np.array(readings), floor_ma)
     noise = NoiseModel(max(float(np.sqrt(np.mean(np.square(relative or [0.0])))), _MIN_RELATIVE), floor_ma)
     return _select_readings(probe, strongest, is_reachable, noise, level_ma)
+
+
+def _check_inputs_differ(ports: Sequence[int], readings: NDArray[np.float64], floor_ma: float) -> None:
+    """Check that no two inputs give the same light in all settings.
+
+    ``readings`` has the shape ``(ports, settings, monitors)``.
+
+    Raises:
+        CalibrationError: Two inputs give the same light.
+    """
+    light = np.nan_to_num(readings.reshape(len(ports), math.prod(readings.shape[1:])))
+    size = np.linalg.norm(light, axis=1)
+    lit = np.flatnonzero(size > _BRIGHT_SIGMA * floor_ma)
+    for first, second in itertools.combinations(lit.tolist(), 2):
+        difference = light[first] / size[first] - light[second] / size[second]
+        if np.linalg.norm(difference) < _SAME_LIGHT:
+            raise CalibrationError(
+                f"the inputs at ports {ports[first]} and {ports[second]} give the same light at all monitors in "
+                f"{readings.shape[1]} settings of the heaters: a switch does not move, or both lead to the same port",
+                hint="Check the position of the switch, the fibres to these ports, and 'through' of these inputs in "
+                "the bench file.",
+            )
 
 
 def _select_readings(

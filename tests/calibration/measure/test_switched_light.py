@@ -9,8 +9,11 @@ import pytest
 
 from calibration.measure.bench_probe import BenchProbe
 from calibration.measure.light_sources import dual_input_ports
+from calibration.measure.logbook import Logbook
+from calibration.measure.port_survey import take_survey
 from lumion_hw import Bench
-from lumion_hw.errors import BusyError
+from lumion_hw.emulator.switches.polatis import EmulatedPolatis
+from lumion_hw.errors import BusyError, CalibrationError
 from lumion_hw.mesh import CalibratedMesh
 from tests.calibration.bench_run import SMALL, calibrated_bench, within_tolerance
 
@@ -46,6 +49,16 @@ def test_one_laser_at_four_ports_is_one_frequency_and_no_pair_of_tributaries(ben
     switch_db = bench.model.devices["switch"].insertion_loss_db  # type: ignore[attr-defined]
     expected_dbm = bench.lasers["laser"].state().power_dbm - 0.5 - switch_db
     assert probe.launched_dbm(2) == pytest.approx(expected_dbm)
+
+
+def test_a_switch_that_sticks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its mirrors stay where they were, although it reports each new connection."""
+    monkeypatch.setattr(EmulatedPolatis, "connections", lambda _: {1: 17, 17: 1})
+    with Bench.emulate(SWITCHED, seed=1) as bench:
+        probe = BenchProbe(bench)
+        probe.align_all()
+        with pytest.raises(CalibrationError, match=r"ports 0 and 1 give the same light .* a switch does not move"):
+            take_survey(Logbook(probe), np.random.default_rng(1))
 
 
 def test_other_connections_of_the_switch_stay(bench: Bench) -> None:
