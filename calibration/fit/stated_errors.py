@@ -128,10 +128,10 @@ def find_objections(
         # Fitted values count as well, because a width chosen before the fit never exceeds the largest. Example: if the
         # losses of two arms differ strongly and light reaches the PUC from one side only, unbalanced couplers explain
         # the readings as well.
-        is_too_large = (
-            np.sqrt(np.mean(values**2)) - 2.0 * error > row.largest or np.abs(values).max() > _FAR_OFF * row.largest
-        )
-        if is_too_large or width >= row.largest * 0.999:
+        size = float(np.sqrt(np.mean(values**2)))
+        is_too_large = size - 2.0 * error > row.largest or np.abs(values).max() > _FAR_OFF * row.largest
+        # A width at its limit means little if the values are within their errors.
+        if is_too_large or (width >= row.largest * 0.999 and size > 2.0 * error):
             objections.append(
                 f"{row.description}: the readings require more than {row.largest:g} ({name}), which is larger than "
                 "on any known chip"
