@@ -90,7 +90,9 @@ def test_searches_of_all_portions_count_as_work(monkeypatch: pytest.MonkeyPatch)
         return found
 
     monkeypatch.setattr(PhaseSearch, "run", counted)
-    monkeypatch.setattr("calibration.run.bootstrap._CROSSTALK_FACTORS", ())  # these do not count
+    # Searches for another cause do not count.
+    monkeypatch.setattr("calibration.run.bootstrap._CROSSTALK_TRIALS", ())
+    monkeypatch.setattr("calibration.run.bootstrap.exchange_candidates", lambda *_: [])
     # No search explains everything: each is followed by another one with more settings.
     never = SearchPlan(plausible=0.0, unexplained=0.0, starts=1, steps=5)
     _, start = _started(SimulatedBench.draw(SMALL, 3), BootstrapPlan(random_settings=60, portions=3, search=never))
