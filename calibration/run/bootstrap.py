@@ -19,7 +19,7 @@ from calibration.diagnose.element_faults import (
     monitor_breakdown_defect,
     saturation_defects,
 )
-from calibration.diagnose.exchanged_monitors import exchange_candidates, exchange_monitors
+from calibration.fit.exchanged_monitors import exchange_candidates, exchange_monitors
 from calibration.fit.frequencies import nearest_branches
 from calibration.fit.phase_search import (
     Levels,
