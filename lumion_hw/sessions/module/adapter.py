@@ -205,7 +205,7 @@ class PinnedAdapter(I2cAdapter):
     Args:
         address: Address of the adapter in the bench file.
         pins: Pin number of each wired signal.
-        **others: As for ``I2cAdapter``.
+        **options: As for ``I2cAdapter``.
     """
 
     pin_numbers: ClassVar[range]

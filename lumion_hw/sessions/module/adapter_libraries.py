@@ -59,7 +59,7 @@ class FtdiAdapter(PinnedAdapter):
     Args:
         address: Address of the chip.
         clock_khz: Bus speed.
-        **others: As for ``PinnedAdapter``.
+        **options: As for ``PinnedAdapter``.
     """
 
     module = "pyftdi.i2c"
@@ -118,7 +118,7 @@ class Mcp2221Adapter(PinnedAdapter):
     Args:
         address: Address of the chip.
         clock_khz: Bus speed, 47 to 400 kHz.
-        **others: As for ``PinnedAdapter``.
+        **options: As for ``PinnedAdapter``.
     """
 
     module = "EasyMCP2221"
