@@ -212,6 +212,14 @@ class FaultDiagnosis:
         diagnosis = self.with_physics(extended.physics)
         return diagnosis._try_coupler_signs(diagnosis._try_other_branches(extended))
 
+    @property
+    def _shows_common_phases(self) -> bool:
+        """Whether light shows a phase that is common to both arms of a PUC.
+
+        Only loops do, and a single loop shows the phase that is common to all PUCs.
+        """
+        return int(np.count_nonzero(self.free[self.model.space.group("loops")])) > 1
+
     def _try_heat_through_oxide(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Fit with heat that reaches the other arm of each PUC, if crosstalk seems much stronger than expected.
 
@@ -219,7 +227,8 @@ class FaultDiagnosis:
         """
         crosstalk = self.model.space.group("crosstalk")
         expected, parameters = self.prior.mean[crosstalk], diagnosed.fit.parameters
-        if self.model.work.is_used_up or parameters.crosstalk_rad_per_mw[0] < _MIN_STRONGER_CROSSTALK * expected[0]:
+        is_usual = parameters.crosstalk_rad_per_mw[0] < _MIN_STRONGER_CROSSTALK * expected[0]
+        if is_usual or not self._shows_common_phases or self.model.work.is_used_up:
             return diagnosed
         start = replace(parameters, crosstalk_rad_per_mw=expected, extra_physics={BOTH_ARMS: np.array([_OXIDE_SHARE])})
         physics = diagnosed.physics.having(BOTH_ARMS, _OXIDE_SHARE)
@@ -328,7 +337,10 @@ class FaultDiagnosis:
         key = id(diagnosed.fit), diagnosed.refused
         if key not in self.scored:
             self.trying("additional physics")
-            names = [row.name for row in PHYSICS if row.name not in diagnosed.physics.widths]
+            excluded = set(diagnosed.physics.widths) | (
+                set() if self._shows_common_phases else {BOTH_ARMS, BOTH_ARMS_SCATTER}
+            )
+            names = [row.name for row in PHYSICS if row.name not in excluded]
             self.scored.clear()
             self.scored[key] = (
                 diagnosed.fit,

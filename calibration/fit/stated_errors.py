@@ -80,7 +80,7 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
         # Rows that are left out explain part of the scatter; this part is not counted twice.
         members = _members_of(space, name, numbers)
         unexplained[name] = float(value / np.sqrt(np.mean(growth_by_rows[members])))
-    heater_phase = max((unexplained[name] for name in _HEATER_PHASE_GROUPS if name in unexplained), default=1.0)
+    heater_phase = unexplained.get(LAW_TERMS[0], 1.0)
     for name, value in unexplained.items():
         factor[_members_of(space, name, numbers)] = max(heater_phase if name in _HEATER_PHASE_GROUPS else value, 1.0)
     total = total * np.outer(factor, factor)

@@ -43,6 +43,8 @@ _CHECK_TAUS = 5.0
 _MIXED = 0.01
 """Unexplained fraction of the variance above which the heaters may have different time constants; with one time
 constant, half of this stays unexplained at most."""
+_MAX_FALL = 0.04
+"""Largest change after ``_CHECK_TAUS`` relative to that after half of it, if all heaters are alike; usual is 0.01."""
 _SLOW_SIGMA = 6.0
 """Change of a reading that shows a slow heater: one in a billion by noise."""
 _MIN_CHECKED_LEVEL = 0.1
@@ -107,19 +109,24 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
 
 
 def _is_changing(mesh: StepResponse, steps_ma: Real, tau_s: float) -> bool:
-    """Return whether the light still changes five time constants after large steps of all heaters."""
+    """Return whether slower heaters change the light five time constants after large steps of all heaters."""
     readings = []
     for step_ma in steps_ma:
-        early = mesh.read(step_ma, _CHECK_TAUS * tau_s)
-        readings.append((early, mesh.repeat_read(3.0 * _CHECK_TAUS * tau_s), mesh.repeat_read(0.0)))
-    early, late, again = np.array(readings).transpose(1, 0, 2)
-    level = np.where(np.isfinite(early + late + again), 0.5 * np.abs(late + again), 0.0)
+        early = mesh.read(step_ma, 0.5 * _CHECK_TAUS * tau_s)
+        checked = mesh.repeat_read(0.5 * _CHECK_TAUS * tau_s)
+        readings.append((early, checked, mesh.repeat_read(3.0 * _CHECK_TAUS * tau_s), mesh.repeat_read(0.0)))
+    early, checked, late, again = np.array(readings).transpose(1, 0, 2)
+    final = 0.5 * (late + again)
+    level = np.where(np.isfinite(early + checked + final), np.abs(final), 0.0)
     bright = level > _MIN_CHECKED_LEVEL * level.max(initial=0.0)
     if not bright.any():
         return False
-    repeated, change = (values[bright] / level[bright] for values in (again - late, early - 0.5 * (late + again)))
+    repeated, before, change = (
+        values[bright] / level[bright] for values in (again - late, early - final, checked - final)
+    )
     noise = max(float(np.std(repeated)) / math.sqrt(2.0), _ROUNDING)
-    return bool(np.abs(change).max() > _SLOW_SIGMA * math.sqrt(1.5) * noise)
+    is_change = np.abs(change).max() > _SLOW_SIGMA * math.sqrt(1.5) * noise
+    return bool(is_change and np.linalg.norm(change) > _MAX_FALL * np.linalg.norm(before))
 
 
 def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float | None:

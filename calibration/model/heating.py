@@ -215,7 +215,9 @@ class Heating:
             lambda mm: mm / length_mm**2 * np.exp(-mm / length_mm),
             np.ones_like,
         )
-        near, slope, common = (self._distances.crosstalk(shape) for shape in shapes)
+        # A trial step of a fit may have a decay length without meaning; its cost is infinite, so it is not taken.
+        with np.errstate(over="ignore", invalid="ignore"):
+            near, slope, common = (self._distances.crosstalk(shape) for shape in shapes)
         return near, slope, common
 
 

@@ -585,11 +585,10 @@ def _with_fitted_crosstalk(
     crosstalk = before * np.array([factor, 1.0, factor])
     parameters = replace(diagnosed.fit.parameters, crosstalk_rad_per_mw=crosstalk)
     start = replace(start, parameters=parameters, crosstalk_spread=_FITTED_CROSSTALK_SPREAD)
-    return _lower_misfit(fitted, (start, diagnosis(start).begin(parameters)))
-
-
-def _lower_misfit(first: tuple[Start, DiagnosedFit], second: tuple[Start, DiagnosedFit]) -> tuple[Start, DiagnosedFit]:
-    return min(second, first, key=lambda pair: (pair[1].fit.discrepancy, pair[1].fit.chi2_per_reading))
+    other = diagnosis(start).begin(parameters)
+    # The strength that the first fit found may be wrong.
+    is_near = other.fit.discrepancy <= max(diagnosed.fit.discrepancy, _MAX_NEAR_DISCREPANCY)
+    return (start, other) if is_near else fitted
 
 
 def _may_be_in_wrong_valley(fit: FitResult) -> bool:

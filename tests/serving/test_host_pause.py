@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 PAUSE_S = 3.0
 
 
-@pytest.mark.parametrize("has_fabric", [True, False])
+@pytest.mark.parametrize("has_fabric", [True, pytest.param(False, marks=pytest.mark.campaign)])
 def test_after_a_pause_all_circuits_are_proven_again_and_the_log_says_why(
     tmp_path, not_for_ever: Bound, has_fabric
 ) -> None:

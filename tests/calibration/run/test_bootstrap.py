@@ -36,7 +36,7 @@ def _passive_errors_rad(bench: SimulatedBench, passive_rad: np.ndarray) -> np.nd
     return np.abs(wrapped(passive_rad - bench.simulated.truth.passive_phase))
 
 
-@pytest.mark.long
+@pytest.mark.campaign  # the demo calibrates the same mesh
 def test_the_whole_mesh_is_known_to_50_mrad_after_half_a_minute_and_to_1_mrad_after_the_global_fit() -> None:
     bench = SimulatedBench.draw(WHOLE, 2)
     logbook, start = _started(bench, BootstrapPlan())

@@ -72,7 +72,8 @@ THROUGH_SUBSTRATE = {"crosstalk_scale": 36.0}
 @pytest.mark.parametrize(
     ("topology", "ports", "crosstalk"),
     [
-        ("rectangular", 5, THROUGH_OXIDE),
+        ("rectangular", 4, THROUGH_OXIDE),
+        pytest.param("rectangular", 5, THROUGH_OXIDE, marks=pytest.mark.campaign),
         ("clements", 3, THROUGH_SUBSTRATE),
         pytest.param("rectangular", 5, THROUGH_SUBSTRATE, marks=pytest.mark.campaign),
     ],
