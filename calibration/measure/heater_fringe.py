@@ -144,12 +144,12 @@ _WIDE_BENDING_PRIOR = _BendingPrior(0.02, (-0.02, _BENDING, 0.05), 3.0)
 
 @dataclass(frozen=True)
 class _NumeratorForm:
-    """Optional terms in the numerators of the power formula (see the module), and prior for the resistance.
+    """One variant of the power formula (see the module) that is tried in a fit.
 
     Attributes:
-        orders: Harmonics of the phase φ.
+        orders: Harmonics of the phase φ that the numerators contain.
         drift: Whether the numerators drift with the heat.
-        bending: Expected change of the resistance.
+        bending: Prior of κ, the relative change of the resistance over the range of the sweep.
     """
 
     orders: tuple[int, ...]

@@ -1,7 +1,7 @@
 """The parameters of a mesh as one vector, for fits, covariances and bounds.
 
-Joint phases are given along observable combinations, monitor sensitivities in dB, and the others as in
-:class:`calibration.model.parameters.MeshParameters`.
+Joint phases enter only as the combinations that readings can show, and monitor sensitivities are in dB. All else
+is as in :class:`calibration.model.parameters.MeshParameters`.
 """
 
 from __future__ import annotations

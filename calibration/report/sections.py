@@ -247,7 +247,7 @@ def _validity(material: Material) -> Iterator[Block]:
 
 def _phase_map(material: Material) -> Iterator[Block]:
     record = material.record
-    sigma, cells = uncertainty.passive_sigma_mrad(record), uncertainty.cell_sigma_mrad(record)
+    sigma, cells = uncertainty.passive_sigma_mrad(record), uncertainty.face_sigma_mrad(record)
     if not sigma and not cells:
         yield "The record has no standard errors of phases."
         return

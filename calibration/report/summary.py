@@ -166,7 +166,7 @@ def report_document(record: CalibrationRecord, path: Path) -> dict[str, Any]:
             name: [dict(zip(headers, row, strict=True)) for row in rows]
             for name, (headers, rows) in tables(record).items()
         },
-        "cell_loop_sigma_mrad": list(uncertainty.cell_sigma_mrad(record).values()),
+        "cell_loop_sigma_mrad": list(uncertainty.face_sigma_mrad(record).values()),
         "extinction": [
             None if extinction is None else dataclasses.asdict(extinction) for extinction in numbers.extinctions(record)
         ],

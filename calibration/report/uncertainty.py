@@ -36,17 +36,17 @@ def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
     }
 
 
-def cell_loops(mesh: MeshTopology) -> Real:
-    """Return which joints form the loop around each cell, ``(cells, joints)``, in the order of ``faces``.
+def face_loops(mesh: MeshTopology) -> Real:
+    """Return 1 where a joint is part of the loop around a face of the mesh and 0 elsewhere, shape ``(faces, joints)``.
 
-    Their sum is observable at the ports (docs/calibration.md, 1.2).
+    Of the joint phases only their sums around loops are observable at the ports (docs/calibration.md, 1.2).
     """
     number = {(int(first) // 4, int(second) // 4): joint for joint, (first, second) in enumerate(mesh.joints)}
     number |= {(second, first): joint for (first, second), joint in number.items()}
     loops = np.zeros((len(mesh.faces), len(mesh.joints)))
-    for cell, pucs in enumerate(mesh.faces):
+    for face, pucs in enumerate(mesh.faces):
         for puc, following in zip(pucs, (*pucs[1:], pucs[0]), strict=True):
-            loops[cell, number[puc, following]] = 1.0
+            loops[face, number[puc, following]] = 1.0
     return loops
 
 
@@ -70,20 +70,20 @@ def loop_factor(record: CalibrationRecord) -> Real | None:
     return joints
 
 
-def cell_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
-    """Return the standard error of the loop phase of each cell, without the phase common to all PUCs.
+def face_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
+    """Return the standard error of the loop phase around each face, without the phase common to all PUCs.
 
     Empty without a covariance of the loops.
     """
     factor = loop_factor(record)
     if factor is None:
         return {}
-    cells = cell_loops(record.mesh)
-    sigma = 1e3 * np.linalg.norm(cells @ factor, axis=1)
+    loops = face_loops(record.mesh)
+    sigma = 1e3 * np.linalg.norm(loops @ factor, axis=1)
     stated_rad = record.joints.loop_sigma_rad if record.joints else None
     rounding = 1e3 * _ROUNDING * (stated_rad or 1.0)
-    is_dark = np.abs(cells @ _dark_directions(record)).max(axis=1, initial=0.0) > _ROUNDING
-    return {cell: float(value) for cell, value in enumerate(sigma) if value > rounding and not is_dark[cell]}
+    is_dark = np.abs(loops @ _dark_directions(record)).max(axis=1, initial=0.0) > _ROUNDING
+    return {face: float(value) for face, value in enumerate(sigma) if value > rounding and not is_dark[face]}
 
 
 def illuminated_loops(record: CalibrationRecord) -> NDArray[np.bool_]:

@@ -102,7 +102,7 @@ class ScanPlan:
         return tuple(setting for axis in self.axes for setting in axis.settings)
 
     def position(self, step: int) -> tuple[int, ...]:
-        """Return the position on every axis of the scan point at a step; both count from 0."""
+        """Return the index on every axis for scan step ``step``. Indices and steps count from 0."""
         positions: list[int] = []
         passed = step
         for size in reversed(self.shape):

@@ -250,7 +250,8 @@ def _send_request(directory: Path, request: FabricRequest, manager: LockOwner) -
                 if box.withdraw(number):
                     raise BusyError(
                         f"{manager.name} ({manager.program}) did not accept the request in {_ACCEPT_TIMEOUT_S:.0f} s",
-                        hint="It may still connect jobs. The request was withdrawn; nothing changed. Try again later.",
+                        hint="It is probably busy with other jobs. The request was withdrawn and nothing changed. "
+                        "Try again later.",
                     )
                 is_accepted = True
             if is_accepted and lock_owner(directory) != manager:

@@ -128,7 +128,7 @@ class Aligner:
         """
         if measured.light is None:
             raise CircuitError(
-                "cannot track: the readings of the search do not match squeezers of constant period",
+                "cannot track: the power does not vary periodically with the squeezer drives, as tracking requires",
                 device=name,
                 hint="Repeat the search from time to time instead.",
             )

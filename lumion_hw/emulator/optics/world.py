@@ -669,7 +669,7 @@ class OpticalWorld:
 
 
 def _chip_slopes(nominal_nm: float, physics: PhysicsParameters) -> ChipSlopes:
-    """Return how the chip depends on the frequency, from the slopes per nm at its nominal wavelength."""
+    """Return how couplers and the phase difference of two arms change with the frequency."""
     reference_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
     return ChipSlopes(
         reference_hz,

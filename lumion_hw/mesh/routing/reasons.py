@@ -83,7 +83,7 @@ def raise_if_scarce(
         raise cut
     pairs = [request.pairs[index] for index in scarcity.circuits]
     raise NoPathError(
-        f"no routes for circuits {_circuit_names(pairs)} together (proven): they need more room than PUCs "
+        f"circuits {_circuit_names(pairs)} cannot all be routed at the same time. Proof: they need more room than PUCs "
         f"{', '.join(map(str, scarcity.pucs))} offer",
         ports=tuple(port for pair in pairs for port in pair),
         hint="Remove one of these circuits, or move one of its ends to another port.",
@@ -97,7 +97,7 @@ def cut_error(request: RoutingProblem) -> NoPathError | None:
         return None
     pairs = [request.pairs[index] for index in cut.circuits]
     return NoPathError(
-        f"no routes for circuits {_circuit_names(pairs)} together (proven): {cut}",
+        f"circuits {_circuit_names(pairs)} cannot all be routed at the same time. Proof: {cut}",
         ports=tuple(port for pair in pairs for port in pair),
         cut=cut.joints,
         hint=_hint(cut),
@@ -145,7 +145,7 @@ def conflict_error(
     pairs = [request.pairs[index] for index in core]
     removable = [request.pairs[index] for index in core if index in removable_indices]
     return NoPathError(
-        f"no routes for circuits {_circuit_names(pairs)} together (proven by CP-SAT)",
+        f"circuits {_circuit_names(pairs)} cannot all be routed at the same time (proven by CP-SAT)",
         ports=tuple(port for pair in pairs for port in pair),
         hint=f"Remove one of {_circuit_names(removable)}; the others can then be routed."
         if removable
@@ -161,9 +161,8 @@ def _ceilings_error(request: RoutingProblem, wave_paths: Sequence[WavePath]) -> 
         if not limit.allows(wave_path, request.loss_db)
     ]
     return NoPathError(
-        f"no routes for circuits {_circuit_names(request.pairs)} together within their limits (proven by CP-SAT). "
-        "Without "
-        f"limits, {', '.join(needs)}",
+        f"circuits {_circuit_names(request.pairs)} cannot all be routed within their limits (proven by CP-SAT). "
+        f"Without limits, {', '.join(needs)}",
         ports=tuple(port for pair in request.pairs for port in pair),
         hint="Raise the limits of these circuits, or request fewer circuits.",
     )

@@ -169,10 +169,11 @@ class Solver:
     def coefficients(
         self, cells: UnitCells, frequency_hz: ArrayLike
     ) -> tuple[NDArray[np.complex128], NDArray[np.complex128], tuple[int, ...]]:
-        """Return transfer matrix elements, joint factors, and the shape of the batch axes that are merged into axis n.
+        """Return the transfer matrix elements of the PUCs, the factors of the joints, and the shape of the batch.
 
-        T elements have shape ``(4 n_pucs, n)``. Joint factors have shape ``(n_joints, n)`` or ``(n_joints, 1)``,
-        followed by the rows of :meth:`UnitCells.reflection_coefficients`.
+        With n samples in the batch the elements have shape ``(4 n_pucs, n)`` and the factors ``(n_joints, n)``, or
+        ``(n_joints, 1)`` if all samples have the same factors. On a chip with reflections the rows of
+        :meth:`UnitCells.reflection_coefficients` are appended to the factors.
         """
         batch = cells.batch_shape(frequency_hz)
         elements = cells.elements(frequency_hz, _combine(self._engine)).reshape(4 * self.mesh.n_pucs, -1)

@@ -12,11 +12,11 @@ from calibration.model.space import ParameterSpace
 from calibration.record.conversion import build_record
 from calibration.report.numbers import Metric, arm_crosstalk_rad, extinctions, metrics, other_quality
 from calibration.report.uncertainty import (
-    cell_loops,
-    cell_sigma_mrad,
     correlation_by_group,
     crosstalk_sigma_mrad,
     dispersion,
+    face_loops,
+    face_sigma_mrad,
     set_by_prior,
 )
 from lumion_hw.mesh.layout.hexagonal import HexMesh
@@ -66,7 +66,7 @@ def test_standard_errors_are_summed_over_pucs() -> None:
 
 def test_the_phase_round_a_cell_is_no_matter_of_gauge() -> None:
     mesh = HexMesh.smartlight()
-    loops = cell_loops(mesh)
+    loops = face_loops(mesh)
     assert loops.shape == (17, 124)
     assert (loops.sum(axis=1) == 6).all()
     assert not (loops @ signed_incidence(mesh)).any()
@@ -84,7 +84,7 @@ def test_independent_loops_make_the_phase_round_a_cell() -> None:
     visible = ones - gauge @ np.linalg.lstsq(gauge, ones, rcond=None)[0]
     left = np.sqrt(6.0 - 36.0 / (visible @ visible))
     assert 0.5 < left < np.sqrt(6.0)
-    assert cell_sigma_mrad(record) == {cell: pytest.approx(left, rel=1e-5) for cell in (0, 1)}
+    assert face_sigma_mrad(record) == {cell: pytest.approx(left, rel=1e-5) for cell in (0, 1)}
 
 
 def test_a_phase_common_to_all_pucs_is_no_error_of_the_loops() -> None:
@@ -96,7 +96,7 @@ def test_a_phase_common_to_all_pucs_is_no_error_of_the_loops() -> None:
     shift[SPACE.groups["source_detuning_hz"]] = 4e9
     shift[SPACE.groups["loops"]] = 0.4 * visible
     moved, still = record_with(covariance + np.outer(shift, shift)), record_with(covariance)
-    assert cell_sigma_mrad(moved) == cell_sigma_mrad(still) == {}
+    assert face_sigma_mrad(moved) == face_sigma_mrad(still) == {}
     # Of four loops three are left, 1 mrad each.
     loops = "loop phases, standard error, rms per loop"
     assert figure(moved, loops).value == pytest.approx(figure(still, loops).value, rel=1e-2)

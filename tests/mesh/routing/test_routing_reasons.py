@@ -105,7 +105,7 @@ class Conflict:
 def test_only_circuits_said_to_conflict_are_left_out_one_by_one() -> None:
     conflict = Conflict(40, 3, 7)
     refusal = conflict.refusal((1, 3, 7, 20))
-    assert "circuits 3→43, 7→47 together (proven by CP-SAT)" in str(refusal)
+    assert "circuits 3→43, 7→47 cannot all be routed at the same time (proven by CP-SAT)" in str(refusal)
     assert refusal.ports == (3, 43, 7, 47)
     assert conflict.asked == 4
 
@@ -118,7 +118,7 @@ def test_when_time_is_over_all_that_are_left_are_named() -> None:
 
 def test_of_many_circuits_the_first_are_named_and_the_others_counted() -> None:
     refusal = Conflict(40, 3, 7).refusal(tuple(range(17)), steps=0)
-    assert "14→54, 15→55, 1 others together" in str(refusal)
+    assert "14→54, 15→55, 1 others cannot all be routed" in str(refusal)
     assert len(refusal.ports) == 34
     assert "others" not in str(Conflict(40, 3, 7).refusal(tuple(range(16)), steps=0))
 

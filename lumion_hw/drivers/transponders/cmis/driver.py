@@ -180,7 +180,7 @@ class CmisTransponder(PathDriver, Driver):
             self._shared.emitting.clear()
 
     def reset(self) -> None:
-        """Reset and reopen the module by its ResetL pin, or by software without the pin.
+        """Reset the module by its ResetL pin, or by software if the host cannot drive that pin, and reopen it.
 
         Application, tuning and power settings are lost.
         """

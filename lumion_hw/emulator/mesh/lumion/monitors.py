@@ -103,7 +103,7 @@ class TelemetrySender:
 class Telemetry:
     """All telemetry streams of a board.
 
-    Overdue scans read the light at the time of the call.
+    Scans are made only when a method is called. A scan that was due earlier sees the light at the time of the call.
     """
 
     def __init__(self, core: BoardCore, monitors: BoardMonitors) -> None:

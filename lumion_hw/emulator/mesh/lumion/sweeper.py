@@ -172,7 +172,7 @@ class RunEnd:
 class BoardSweepRun:
     """One sweep run.
 
-    Overdue scans read the light at the time of the call.
+    Scans are made only when a method is called. A scan that was due earlier sees the light at the time of the call.
 
     Args:
         ring: Counters of the records that were stored, sent and released.
