@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import settings
 
-TIMES = {"test": 0.25, "long": 0.2, "campaign": 200}
+TIMES = {"test": 0.25, "long": 0.15, "campaign": 200}
 """How much of its number a property test draws under each profile of Hypothesis (conftest.py).
 
 `make test` draws the same examples each time: more of them would find nothing new the next time. `make test-long` draws

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -23,6 +24,7 @@ from lumion_hw.mesh.record.calibration_record import (
     ExtraPhysics,
     JointsEntry,
     PortEntry,
+    PucEntry,
 )
 
 Real = NDArray[np.float64]
@@ -36,7 +38,8 @@ _OF_PUCS = ("passive_phase_rad", "loss_db", "coupler_common_rad", "coupler_diffe
 def join_records(base: CalibrationRecord, part: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:
     """Return a record with the PUCs of ``part``, and everything else from ``base``.
 
-    Effects of the whole chip, such as crosstalk, keep the values of ``base``.
+    Effects of the whole chip, such as crosstalk, keep the values of ``base``. So do couplers and losses that ``base``
+    knows better: they do not age, and light at one input of a PUC shows less of them.
 
     Args:
         base: Record of the whole mesh or of another part.
@@ -49,7 +52,8 @@ def join_records(base: CalibrationRecord, part: CalibrationRecord, pucs: Collect
     base.check_device(part.device_serial, part.mesh, part.heater_channels)
     if base.joints is None or part.joints is None:
         raise CalibrationError("a record without joint phases cannot be joined", hint="Calibrate the whole mesh.")
-    old_ports, new_ports = ({entry.port: entry for entry in record.ports} for record in (base, part))
+    old_ports = {entry.port: entry for entry in base.ports}
+    new_ports = {entry.port: entry for entry in _on_scale_of(base, part)}
     used = {*part.monitor_ports, *(entry.port for entry in part.ports if entry.source_dbm is not None)}
     ports = {port: old_ports.get(port) or new_ports[port] for port in sorted({*old_ports, *new_ports})}
     ports |= {port: _joined_port(old_ports.get(port), new_ports[port]) for port in used}
@@ -59,7 +63,7 @@ def join_records(base: CalibrationRecord, part: CalibrationRecord, pucs: Collect
     joined = replace(
         part,
         monitor_ports=tuple(order),
-        pucs=tuple(part.pucs[puc] if puc in pucs else old for puc, old in enumerate(base.pucs)),
+        pucs=tuple(_joined_puc(old, part.pucs[puc]) if puc in pucs else old for puc, old in enumerate(base.pucs)),
         ports=tuple(ports[port] for port in sorted(ports)),
         crosstalk=base.crosstalk,
         dispersion=base.dispersion,
@@ -88,6 +92,62 @@ def _position(port: int, *orders: Sequence[int]) -> tuple[int, int]:
 def _is_in_part(element: str, number: int, pucs: Collection[int]) -> bool:
     puc = {"puc": number, "heater": number // 2}.get(element)
     return puc is not None and puc in pucs
+
+
+def _on_scale_of(base: CalibrationRecord, part: CalibrationRecord) -> list[PortEntry]:
+    """Return the ports of a part with the light shared between sources and monitors as in ``base``.
+
+    A calibration sees only the product of a source's light and a monitor's sensitivity. Without this, light from a
+    source of the part to a monitor of the base would be wrong.
+    """
+    old = {entry.port: entry for entry in base.ports}
+    shifts_db = []
+    for entry in part.ports:
+        before = old.get(entry.port, entry)
+        if entry.source_dbm is not None and before.source_dbm is not None:
+            shifts_db.append(entry.source_dbm - before.source_dbm)
+        if entry.monitor_ma_per_mw and before.monitor_ma_per_mw:
+            shifts_db.append(10.0 * math.log10(before.monitor_ma_per_mw / entry.monitor_ma_per_mw))
+    # The median: a fibre that was plugged again has changed, and the others have not.
+    shift_db = float(np.median(shifts_db)) if shifts_db else 0.0
+
+    def moved(value: float | None, by: float) -> float | None:
+        return None if value is None else value + by
+
+    return [
+        replace(
+            entry,
+            source_dbm=moved(entry.source_dbm, -shift_db),
+            input_loss_db=moved(entry.input_loss_db, shift_db),
+            output_loss_db=moved(entry.output_loss_db, -shift_db),
+            monitor_ma_per_mw=entry.monitor_ma_per_mw and entry.monitor_ma_per_mw * 10.0 ** (0.1 * shift_db),
+        )
+        for entry in part.ports
+    ]
+
+
+def _joined_puc(old: PucEntry, new: PucEntry) -> PucEntry:
+    return replace(
+        new,
+        coupler=new.coupler if _coupler_variance(new) <= _coupler_variance(old) else old.coupler,
+        loss_db=new.loss_db if new.loss_sigma_db <= old.loss_sigma_db else old.loss_db,
+        loss_sigma_db=min(new.loss_sigma_db, old.loss_sigma_db),
+    )
+
+
+def _coupler_variance(puc: PucEntry) -> float:
+    coupler = puc.coupler
+    if coupler is None or coupler.common_sigma_rad is None or coupler.difference_sigma_rad is None:
+        return math.inf
+    return coupler.common_sigma_rad**2 + coupler.difference_sigma_rad**2
+
+
+def _is_of_part(group: str, puc: int, base: CalibrationRecord, part: CalibrationRecord) -> bool:
+    """Return whether a parameter of a PUC in the part is taken from the part; see :func:`_joined_puc`."""
+    old, new = base.pucs[puc], part.pucs[puc]
+    if group.startswith("coupler_"):
+        return _coupler_variance(new) <= _coupler_variance(old)
+    return group != "loss_db" or new.loss_sigma_db <= old.loss_sigma_db
 
 
 def _joined_port(old: PortEntry | None, new: PortEntry) -> PortEntry:
@@ -154,7 +214,7 @@ def _with_arrays(
     space = space_from_record(joined)
     covariance = np.zeros((space.size, space.size))
     for record, is_part in ((base, False), (part, True)):
-        matrix = _error_matrix(space, record, part, pucs, is_part=is_part)
+        matrix = _error_matrix(space, (base, part), pucs, is_part=is_part)
         covariance += matrix @ covariance_from_record(record) @ matrix.T
     groups = tuple((name, group.stop - group.start) for name, group in space.groups.items())
     free = int((np.diag(covariance) > 0.0).sum())
@@ -163,9 +223,11 @@ def _with_arrays(
 
 
 def _error_matrix(
-    space: ParameterSpace, record: CalibrationRecord, part: CalibrationRecord, pucs: Collection[int], *, is_part: bool
+    space: ParameterSpace, records: tuple[CalibrationRecord, CalibrationRecord], pucs: Collection[int], *, is_part: bool
 ) -> Real:
-    """Return the matrix from the errors of one record to those of the joined record."""
+    """Return the matrix from the errors of the base, or of the part, to those of the joined record."""
+    base, part = records
+    record = part if is_part else base
     own, of_part = space_from_record(record), space_from_record(part)
     matrix = np.zeros((space.size, own.size))
     used = {*of_part.entries, *of_part.monitors}
@@ -178,7 +240,7 @@ def _error_matrix(
             if key not in other_rows:
                 continue
             if name in _OF_PUCS:
-                belongs = key in pucs
+                belongs = key in pucs and _is_of_part(name, key, base, part)
             elif name in _OF_HEATERS:
                 belongs = key // 2 in pucs
             elif name in ("source_db", "second_db", "source_detuning_hz", "monitor_db"):

@@ -50,7 +50,7 @@ def test_it_is_small_and_names_no_machine(path: Path) -> None:
     "name",
     [
         pytest.param("calibrate_and_program", marks=pytest.mark.campaign),
-        pytest.param("connect_and_recover", marks=pytest.mark.long),  # it begins with the same calibration
+        pytest.param("connect_and_recover", marks=pytest.mark.campaign),
     ],
 )
 def test_it_runs_again(name: str, tmp_path: Path) -> None:

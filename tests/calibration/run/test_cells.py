@@ -74,7 +74,7 @@ THROUGH_SUBSTRATE = {"crosstalk_scale": 36.0}
     [
         ("rectangular", 4, THROUGH_OXIDE),
         pytest.param("rectangular", 5, THROUGH_OXIDE, marks=pytest.mark.campaign),
-        ("clements", 3, THROUGH_SUBSTRATE),
+        pytest.param("clements", 3, THROUGH_SUBSTRATE, marks=pytest.mark.campaign),
         pytest.param("rectangular", 5, THROUGH_SUBSTRATE, marks=pytest.mark.campaign),
     ],
 )
