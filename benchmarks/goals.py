@@ -27,7 +27,7 @@ from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
-from lumion_hw.mesh.programming.unitary import fidelity_up_to_port_phases, program_unitary
+from lumion_hw.mesh.programming.matrix import fidelity_up_to_port_phases, program_matrix
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 Real = NDArray[np.float64]
@@ -217,14 +217,14 @@ def unitary_fidelity(bench: Bench, record: CalibrationRecord, rng: np.random.Gen
     wanted = np.asarray(q * (np.diag(r) / np.abs(np.diag(r))), dtype=np.complex128)
     known = CalibratedMesh.from_record(record, bench.mesh.heater_max_ma)
     try:
-        setting = program_unitary(known, wanted)
+        setting = program_matrix(known, wanted)
     except LimitError:
         return 0.0
     bench.mesh.program(setting.currents_ma)
     world = bench.emulated.world
     light_hz = world.slopes.reference_hz + reference_offset_hz(bench, record)
-    field = np.stack([world.true_fields(port, light_hz) for port in setting.block.inputs], axis=1)
-    return fidelity_up_to_port_phases(wanted, field[list(setting.block.outputs)])
+    field = np.stack([world.true_fields(port, light_hz) for port in setting.inputs], axis=1)
+    return fidelity_up_to_port_phases(wanted, field[list(setting.outputs)])
 
 
 def _rms(values: Real) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from lumion_hw import load_record
-from lumion_hw.mesh import CalibratedMesh, predicted_fidelities, program_unitary
+from lumion_hw.mesh import CalibratedMesh, predicted_fidelities, program_matrix
 
 
 def random_unitary(n, rng):
@@ -30,9 +30,9 @@ def main():
     record = load_record(given.record)
     mesh = CalibratedMesh.from_record(record)
     unitary = random_unitary(given.modes, np.random.default_rng(given.seed))
-    setting = program_unitary(mesh, unitary)
+    setting = program_matrix(mesh, unitary)
 
-    print("inputs ", setting.block.inputs, "outputs", setting.block.outputs)
+    print("inputs ", setting.inputs, "outputs", setting.outputs)
     print(f"loss {setting.loss_db:.2f} dB, heat {setting.heat_mw:.0f} mW")
     print(f"fidelity predicted {setting.fidelity:.5f} ({setting.unrefined_fidelity:.5f} before refinement)")
     if record.joints is None:

@@ -11,18 +11,20 @@ from .programming.heater_currents import (
     PucTarget as PucTarget,
     program_pucs as program_pucs,
 )
+from .programming.matrix import (
+    MatrixSetting as MatrixSetting,
+    amplitude_fidelity as amplitude_fidelity,
+    fidelity as fidelity,
+    fidelity_up_to_port_phases as fidelity_up_to_port_phases,
+    predicted_fidelities as predicted_fidelities,
+    program_matrix as program_matrix,
+    reachable_phases as reachable_phases,
+)
 from .programming.prediction import (
     PathPrediction as PathPrediction,
     Prediction as Prediction,
     predict_path as predict_path,
     predict_pucs as predict_pucs,
-)
-from .programming.unitary import (
-    UnitarySetting as UnitarySetting,
-    fidelity as fidelity,
-    fidelity_up_to_port_phases as fidelity_up_to_port_phases,
-    predicted_fidelities as predicted_fidelities,
-    program_unitary as program_unitary,
 )
 from .record.validity import (
     CalibrationWarning as CalibrationWarning,

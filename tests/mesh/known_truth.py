@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.emulator.optics.truth import MeshTruth, draw_mesh
-from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.layout.cells import NO_CHANNEL
+from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import (
     CalibrationRecord,
     CouplerEntry,
@@ -34,7 +35,7 @@ KERNEL = CrosstalkKernel(
 """The published curve (Teofilovic 2024) at 1.34 mW per π: pm of ring shift per half a free spectral range, six PUCs."""
 
 
-def drawn(mesh: HexMesh, seed: int, **physics: float) -> MeshTruth:
+def drawn(mesh: MeshTopology, seed: int, **physics: float) -> MeshTruth:
     """Return a hidden mesh."""
     return draw_mesh(mesh, PhysicsParameters(**physics), np.random.default_rng(seed))
 
@@ -53,7 +54,7 @@ def true_cells(truth: MeshTruth, currents_ma: Real) -> UnitCells:
     )
 
 
-def record_of(mesh: HexMesh, truth: MeshTruth) -> CalibrationRecord:
+def record_of(mesh: MeshTopology, truth: MeshTruth) -> CalibrationRecord:
     """Return the record of a perfect calibration; laws are fitted to the implicit one over the whole range."""
     currents = np.linspace(0.05, MAX_MA, 60)
     heat = np.stack([truth.heater_power_mw(np.full(2 * mesh.n_pucs, current)) for current in currents])
@@ -62,15 +63,18 @@ def record_of(mesh: HexMesh, truth: MeshTruth) -> CalibrationRecord:
     laws = np.linalg.lstsq(powers, phases, rcond=None)[0].T
     # Heat in the record is ohm·I²·(own phase / ρ2 I²)·factor, and truly Pπ/π per radian of own phase.
     factor = truth.p_pi_mw / np.pi * laws[:, 0]
-    first, second = np.arcsin(np.sqrt(truth.eta_in)), np.arcsin(np.sqrt(truth.eta_out))
+    designed = mesh.coupler_angles_rad
+    first, second = np.arcsin(np.sqrt(truth.eta_in)) - designed[0], np.arcsin(np.sqrt(truth.eta_out)) - designed[1]
 
     def heater(number: int) -> HeaterEntry:
+        if not mesh.has_heater[number]:
+            return HeaterEntry(NO_CHANNEL, None, None)
         rho2, rho4, rho6 = laws[number].tolist()
         return HeaterEntry(number, HeaterLaw(rho2, rho4, MAX_MA, rho6), 1.0, "", float(factor[number]))
 
     def puc(number: int) -> PucEntry:
         passive = float((truth.passive_phase[number] + np.pi) % (2 * np.pi) - np.pi)
-        common = float(0.5 * (first + second)[number] - np.pi / 4)
+        common = float(0.5 * (first + second)[number])
         coupler = CouplerEntry(common, float((first - second)[number]), 1e-3, 1e-3)
         return PucEntry(
             passive, 0.002, float(truth.loss_db[number]), 0.01, heater(2 * number), heater(2 * number + 1), "", coupler
@@ -82,7 +86,7 @@ def record_of(mesh: HexMesh, truth: MeshTruth) -> CalibrationRecord:
         device_firmware="1.2.3",
         mesh_label=mesh.label,
         mesh_sha256=mesh.sha256,
-        heater_channels=tuple(range(2 * mesh.n_pucs)),
+        heater_channels=tuple(np.where(mesh.has_heater, np.arange(2 * mesh.n_pucs), NO_CHANNEL).tolist()),
         monitor_ports=mesh.fibre_ports,
         wavelength_nm=1550.0,
         created_utc="2026-01-01T00:00:00+00:00",

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology, State
+from lumion_hw.mesh.programming.decomposition import rectangular
+from lumion_hw.mesh.programming.heater_currents import PucTarget
 
 
 @dataclass(frozen=True)
@@ -192,3 +194,58 @@ class _Rows:
             if self._mesh.port_at[side] in self._mesh.fibre_ports:
                 return side
         raise ConfigError(f"PUC {puc} of mesh {self._mesh.label!r} has no fibre at its outer end")
+
+
+def block_targets(block: FeedForwardBlock, unitary: NDArray[np.complex128]) -> dict[int, PucTarget]:
+    """Return the wanted phases of all PUCs for a unitary, assuming ideal couplers and waveguides without phase.
+
+    Raises:
+        ConfigError: The matrix is not unitary, its size differs from the block, or the block has too few columns.
+    """
+    if len(unitary) != block.n_modes:
+        raise ConfigError(f"the matrix has {len(unitary)} modes, but the block has {block.n_modes}")
+    decomposition = rectangular(unitary)
+    columns = len(block.mixers)
+    theta: dict[int, float] = {}
+    phase = np.zeros((columns + 1, block.n_modes))
+    phase[columns] = decomposition.output_rad
+    # First column that each mode can still use: light meets mixers in the order of the decomposition.
+    free = [0] * block.n_modes
+    active = set()
+    for mixer in decomposition.mixers:
+        m, column = mixer.first, max(free[mixer.first], free[mixer.second])
+        # Two neighbouring modes meet only in every second column.
+        while column < columns and block.mixer_of(column, m) is None:
+            column += 1
+        puc = block.mixer_of(column, m) if column < columns else None
+        if puc is None:
+            raise ConfigError(
+                f"{block.n_modes} modes need more columns than mesh {block.mesh.label!r} has",
+                hint=f"The mesh has {columns} columns of mixers; use a wider mesh or fewer modes.",
+            )
+        theta[puc] = mixer.theta_rad
+        phase[column, m] += mixer.before_rad
+        active |= {(column, m), (column, m + 1)}
+        free[m] = free[m + 1] = column + 1
+    for column, row in enumerate(block.mixers):
+        for mode, (_, lower) in enumerate(row):
+            # Only a mode that is not mixed in this column; the mixers of the others include the sign.
+            if lower and (column, mode) not in active:
+                phase[column, mode] += math.pi  # the lower rail of a PUC in bar: its matrix is diag(1, -1)
+    return _targets(block, theta, phase)
+
+
+def _targets(block: FeedForwardBlock, theta: dict[int, float], phase: NDArray[np.float64]) -> dict[int, PucTarget]:
+    quarter = 0.5 * math.pi
+    targets = {}
+    for mixers in block.mixers:
+        for puc, _ in mixers:
+            angle = theta.get(puc, quarter)
+            targets[puc] = PucTarget.arms(-quarter + angle, -quarter - angle)
+    for column, wires in enumerate(block.wires):
+        for mode, wire in enumerate(wires):
+            angle = quarter if wire.state == "bar" else 0.0
+            turned = math.pi if wire.state == "bar" and wire.right_rail else 0.0
+            common = float(phase[column, mode]) - quarter + turned
+            targets[wire.puc] = PucTarget.arms(common + angle, common - angle)
+    return targets

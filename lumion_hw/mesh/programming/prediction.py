@@ -222,8 +222,11 @@ def _slopes(
 ) -> Mapping[str, Real]:
     arms = np.stack([derivatives.phase_upper, derivatives.phase_lower], axis=-1).reshape(-1)
     # dη = sin 2a · da = 2 √(η (1 - η)) da
-    first = derivatives.eta_in * 2.0 * np.sqrt(cells.eta_in * (1.0 - cells.eta_in))
-    second = derivatives.eta_out * 2.0 * np.sqrt(cells.eta_out * (1.0 - cells.eta_out))
+    first, second = (
+        # A waveguide without a coupler has no coupler angle.
+        np.where((eta > 0.0) & (eta < 1.0), derivative * 2.0 * np.sqrt(eta * (1.0 - eta)), 0.0)
+        for derivative, eta in ((derivatives.eta_in, cells.eta_in), (derivatives.eta_out, cells.eta_out))
+    )
     slopes = {
         "passive_phase_rad": derivatives.phase_upper,
         "loss_db": derivatives.loss_db,

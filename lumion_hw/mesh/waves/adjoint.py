@@ -32,8 +32,8 @@ class CellGradient:
 
     Attributes:
         loss_db: Derivative by the PUC loss, per dB.
-        eta_in: Derivative by the splitting of the coupler at end A; infinite where the splitting is 0 or 1.
-        eta_out: Derivative by the splitting of the coupler at end B; infinite where the splitting is 0 or 1.
+        eta_in: Derivative by the splitting of the coupler at end A; infinite or NaN where the splitting is 0 or 1.
+        eta_out: Derivative by the splitting of the coupler at end B; infinite or NaN where the splitting is 0 or 1.
         phase_upper: Derivative by the phase of the upper arm, per rad.
         phase_lower: Derivative by the phase of the lower arm, per rad.
         joint_phase: Derivative by the phase of the joint, per rad.
@@ -125,10 +125,11 @@ def _chain_rule(
         return np.real(values).reshape(*batch, -1)
 
     derivatives = cells.element_derivatives(frequency_hz)
-    per_parameter = {
-        name: shaped(np.einsum("ners,ersn->ne", weight, element.reshape(*element.shape[:3], -1)))
-        for name, element in derivatives.items()
-    }
+    with np.errstate(invalid="ignore"):
+        per_parameter = {
+            name: shaped(np.einsum("ners,ersn->ne", weight, element.reshape(*element.shape[:3], -1)))
+            for name, element in derivatives.items()
+        }
     loss = shaped(-_NEPER_PER_DB * np.einsum("ners,ners->ne", weight, transfer))
     # A delay τ at detuning f multiplies T by e^{-2jπfτ}, so its derivative by τ is -2jπf·T.
     turned = shaped(-2j * np.pi * np.einsum("ners,ners->ne", weight, transfer))

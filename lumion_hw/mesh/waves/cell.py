@@ -134,7 +134,7 @@ class UnitCells:
     def element_derivatives(self, frequency_hz: ArrayLike) -> dict[str, NDArray[np.complex128]]:
         """Return the derivatives of :meth:`elements` by splittings and arm phases, by parameter name.
 
-        Derivatives by a splitting are infinite where it is 0 or 1.
+        Derivatives by a splitting are infinite or NaN where it is 0 or 1.
         """
         (through_in, cross_in), (through_out, cross_out) = self._couplers(frequency_hz)
         upper, lower = self._arms(frequency_hz)
@@ -148,12 +148,14 @@ class UnitCells:
             )
         # T is linear in each arm: the derivative is T with this arm multiplied by -j and the other arm set to zero.
         first, second = (through_in, cross_in), (through_out, cross_out)
-        return {
-            "eta_in": self._cell_matrices(by_in, upper, lower, second, frequency_hz, combine_cells),
-            "eta_out": self._cell_matrices(first, upper, lower, by_out, frequency_hz, combine_cells),
-            "phase_upper": self._cell_matrices(first, -1j * upper, no_arm, second, frequency_hz, combine_cells),
-            "phase_lower": self._cell_matrices(first, no_arm, -1j * lower, second, frequency_hz, combine_cells),
+        factors = {
+            "eta_in": (by_in, upper, lower, second),
+            "eta_out": (first, upper, lower, by_out),
+            "phase_upper": (first, -1j * upper, no_arm, second),
+            "phase_lower": (first, no_arm, -1j * lower, second),
         }
+        with np.errstate(invalid="ignore"):
+            return {name: self._cell_matrices(*parts, frequency_hz, combine_cells) for name, parts in factors.items()}
 
     def _couplers(self, frequency_hz: ArrayLike) -> tuple[_Amplitudes, _Amplitudes]:
         shift = self._eta_shift(frequency_hz)

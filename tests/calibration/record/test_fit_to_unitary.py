@@ -18,8 +18,8 @@ from calibration.record.raw_data import save_raw
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
+from lumion_hw.mesh.programming.matrix import fidelity_up_to_port_phases, predicted_fidelities, program_matrix
 from lumion_hw.mesh.programming.prediction import predict_pucs
-from lumion_hw.mesh.programming.unitary import fidelity_up_to_port_phases, predicted_fidelities, program_unitary
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.waves.cell import coupling_floors
 from lumion_hw.mesh.waves.scattering import Solver
@@ -63,10 +63,10 @@ def test_a_four_by_four_unitary_comes_out_of_a_fitted_record(
     for _ in range(3):
         q, r = np.linalg.qr(rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4)))
         unitary = q * (np.diag(r) / np.abs(np.diag(r)))
-        setting = program_unitary(known, unitary)
+        setting = program_matrix(known, unitary)
         cells = hidden.cells(setting.currents_ma[None])
-        field = solver.solve(cells, cells.reference_hz, setting.block.inputs)[0]
-        reached = fidelity_up_to_port_phases(unitary, field[list(setting.block.outputs)])
+        field = solver.solve(cells, cells.reference_hz, setting.inputs)[0]
+        reached = fidelity_up_to_port_phases(unitary, field[list(setting.outputs)])
         assert reached >= 0.995
         assert 1.0 - reached < 10.0 * (1.0 - predicted_fidelities(known, setting, unitary, draws=16).mean()) + 1e-4
 

@@ -18,7 +18,7 @@ from lumion_hw.mesh import HexMesh, MeshTopology, RectangularMesh, mesh_from_dic
 from lumion_hw.mesh.layout.topologies import LAYOUTS, build_mesh, mesh_from_label
 from lumion_hw.mesh.layout.topology import State, closed_rings
 from lumion_hw.mesh.picture.drawing import PicturePath, mesh_svg
-from lumion_hw.mesh.programming.feedforward import find_block
+from lumion_hw.mesh.programming.hexagonal_block import find_block
 from lumion_hw.mesh.routing import RouteRequest, route
 from lumion_hw.mesh.routing.matchings import all_to_all
 from lumion_hw.mesh.routing.parking import park_unused_pucs

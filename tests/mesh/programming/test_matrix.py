@@ -13,27 +13,27 @@ from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
-from lumion_hw.mesh.programming.feedforward import FeedForwardBlock, find_block
 from lumion_hw.mesh.programming.heater_currents import HeaterLimits
-from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
-from lumion_hw.mesh.programming.unitary import (
-    UnitaryModel,
-    UnitarySetting,
-    decompose,
+from lumion_hw.mesh.programming.hexagonal_block import FeedForwardBlock, find_block
+from lumion_hw.mesh.programming.matrix import (
+    MatrixModel,
+    MatrixPlace,
+    MatrixSetting,
     fidelity,
     fidelity_up_to_port_phases,
     predicted_fidelities,
-    program_unitary,
+    program_matrix,
 )
+from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
 from lumion_hw.mesh.record.calibration_record import CovarianceEntry
 from lumion_hw.mesh.waves.scattering import Solver
 from tests.mesh.known_truth import drawn, haar_unitary, off_by, record_of, true_cells
 
 
-def measured(solver: Solver, truth: MeshTruth, setting: UnitarySetting) -> NDArray[np.complex128]:
+def measured(solver: Solver, truth: MeshTruth, setting: MatrixSetting) -> NDArray[np.complex128]:
     """Return the matrix that the hidden mesh makes of a setting."""
     cells = true_cells(truth, setting.currents_ma)
-    return solver.solve(cells, cells.reference_hz, setting.block.inputs)[list(setting.block.outputs)]
+    return solver.solve(cells, cells.reference_hz, setting.inputs)[list(setting.outputs)]
 
 
 # Blocks --------------------------------------------------------------------------------------------------------------
@@ -85,36 +85,7 @@ def test_other_meshes_of_columns_have_blocks_too(cells: list[int]) -> None:
     assert [mesh.trace(port, states).port for port in found.inputs] == list(found.outputs)
 
 
-# Taking a matrix apart -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", range(1, 7))
-def test_mixers_multiply_to_the_unitary(n: int) -> None:
-    unitary = haar_unitary(n, np.random.default_rng(n))
-    mixers, phases = decompose(unitary)
-    assert len(mixers) == n * (n - 1) // 2
-    product = np.eye(n, dtype=complex)
-    for mixer in mixers:
-        sine, cosine = np.sin(mixer.theta_rad), np.cos(mixer.theta_rad)
-        element = np.eye(n, dtype=complex)
-        first, second = mixer.mode, mixer.mode + 1
-        turned = np.exp(-1j * mixer.phase_rad)
-        element[first, first], element[first, second] = sine * turned, cosine
-        element[second, first], element[second, second] = cosine * turned, -sine
-        product = element @ product
-    np.testing.assert_allclose(np.exp(-1j * phases)[:, None] * product, unitary, atol=1e-12)
-
-
-@pytest.mark.parametrize("matrix", [np.eye(4), np.eye(4)[[1, 0, 3, 2]], np.diag(np.exp(1j * np.arange(4.0)))])
-def test_matrices_full_of_zeros_are_no_trouble(matrix: NDArray[np.complex128]) -> None:
-    mixers, phases = decompose(matrix)
-    assert np.isfinite(phases).all()
-    assert all(np.isfinite([mixer.theta_rad, mixer.phase_rad]).all() for mixer in mixers)
-
-
-def test_what_is_not_unitary_is_refused() -> None:
-    with pytest.raises(ConfigError, match="is not unitary"):
-        decompose(np.ones((2, 2), dtype=complex))
+# Fidelities ----------------------------------------------------------------------------------------------------------
 
 
 def test_fidelity_ignores_loss_and_common_phase_and_the_other_one_port_phases() -> None:
@@ -137,7 +108,7 @@ def test_ideal_couplers_and_equal_losses_make_the_unitary_without_refinement(
 ) -> None:
     truth = drawn(smartlight, n, coupler_common_sigma=0.0, coupler_difference_rad=0.0, puc_loss_sigma_db=0.0)
     unitary = haar_unitary(n, np.random.default_rng(n))
-    setting = program_unitary(CalibratedMesh.from_record(record_of(smartlight, truth)), unitary, refine=False)
+    setting = program_matrix(CalibratedMesh.from_record(record_of(smartlight, truth)), unitary, refine=False)
     assert fidelity(unitary, measured(solver, truth, setting)) > 0.99999
     assert setting.loss_db == pytest.approx(15 * 0.5, abs=0.01)  # 15 PUCs of 0.5 dB
 
@@ -148,7 +119,7 @@ def test_a_mesh_that_is_known_makes_unitaries_whatever_its_couplers(
 ) -> None:
     truth = drawn(smartlight, 10 + n)
     unitary = haar_unitary(n, np.random.default_rng(n))
-    setting = program_unitary(CalibratedMesh.from_record(record_of(smartlight, truth)), unitary)
+    setting = program_matrix(CalibratedMesh.from_record(record_of(smartlight, truth)), unitary)
     reached = fidelity(unitary, measured(solver, truth, setting))
     assert reached > 0.999
     assert setting.fidelity == pytest.approx(reached, abs=1e-4)  # as predicted
@@ -160,7 +131,7 @@ def test_four_modes_by_a_record_that_is_off_by_3_mrad(smartlight: HexMesh, solve
     rng = np.random.default_rng(seed)
     truth = drawn(smartlight, seed)
     unitary = haar_unitary(4, rng)
-    setting = program_unitary(CalibratedMesh.from_record(off_by(record_of(smartlight, truth), 3e-3, rng)), unitary)
+    setting = program_matrix(CalibratedMesh.from_record(off_by(record_of(smartlight, truth), 3e-3, rng)), unitary)
     assert fidelity(unitary, measured(solver, truth, setting)) >= 0.995
 
 
@@ -180,7 +151,7 @@ def test_the_fidelity_that_can_be_expected_follows_from_the_covariance(smartligh
             arrays={COVARIANCE_FACTOR: sigma_rad * np.eye(268), LOOP_DIRECTIONS: np.eye(124)},
         )
         known = CalibratedMesh.from_record(record)
-        setting = program_unitary(known, unitary)
+        setting = program_matrix(known, unitary)
         reached.append(1.0 - fidelity_up_to_port_phases(unitary, measured(solver, truth, setting)))
         expected.append(1.0 - predicted_fidelities(known, setting, unitary, draws=16).mean())
     assert 0.5 < np.mean(reached) / np.mean(expected) < 2.0
@@ -193,13 +164,15 @@ def test_the_slope_of_the_fidelity_counts_all_the_ways_heat_goes(smartlight: Hex
     # Ten times the crosstalk of a real mesh, so that it cannot be missed.
     strong = replace(record.crosstalk.kernel, amplitude_rad_per_mw=0.03, floor_rad_per_mw=0.004)
     known = CalibratedMesh.from_record(replace(record, crosstalk=replace(record.crosstalk, kernel=strong)))
-    model = UnitaryModel(known, find_block(smartlight, 4), haar_unitary(4, np.random.default_rng(9)))
+    block = find_block(smartlight, 4)
+    place = MatrixPlace(block.inputs, block.outputs, block.pucs)
+    model = MatrixModel(known, haar_unitary(4, np.random.default_rng(9)), place)
     own = np.random.default_rng(9).uniform(0.5, 6.0, 144)
-    _, slope = model.fidelity_and_slope(own)
+    _, slope, _ = model.fidelity_and_slopes(own)
     for heater in (0, 37, 82, 143):
         step = np.zeros(144)
         step[heater] = 1e-4
-        ahead, behind = (model.fidelity_and_slope(own + sign * step)[0] for sign in (1, -1))
+        ahead, behind = (model.fidelity_and_slopes(own + sign * step)[0] for sign in (1, -1))
         assert slope[heater] == pytest.approx((ahead - behind) / 2e-4, abs=1e-7)
 
 
@@ -207,7 +180,7 @@ def test_joint_phases_are_what_it_takes(smartlight: HexMesh, solver: Solver) -> 
     truth = drawn(smartlight, 1)
     unitary = haar_unitary(4, np.random.default_rng(1))
     blind = replace(record_of(smartlight, truth), joints=None)
-    setting = program_unitary(CalibratedMesh.from_record(blind), unitary)
+    setting = program_matrix(CalibratedMesh.from_record(blind), unitary)
     assert setting.fidelity > 0.999  # it believes so
     assert fidelity_up_to_port_phases(unitary, measured(solver, truth, setting)) < 0.98
 
@@ -222,7 +195,7 @@ def test_another_gauge_of_the_joints_moves_port_phases_only(smartlight: HexMesh,
     assert record.joints is not None
     other = replace(record, joints=replace(record.joints, phase_rad=tuple(shifted.tolist())))
     unitary = haar_unitary(4, np.random.default_rng(2))
-    matrix = measured(solver, truth, program_unitary(CalibratedMesh.from_record(other), unitary))
+    matrix = measured(solver, truth, program_matrix(CalibratedMesh.from_record(other), unitary))
     assert fidelity(unitary, matrix) < 0.9
     assert fidelity_up_to_port_phases(unitary, matrix) > 0.999
 
@@ -231,7 +204,7 @@ def test_a_converter_of_14_bits_costs_next_to_nothing(smartlight: HexMesh, solve
     truth = drawn(smartlight, 3)
     unitary = haar_unitary(4, np.random.default_rng(3))
     step = 2.4 / 2**14
-    setting = program_unitary(
+    setting = program_matrix(
         CalibratedMesh.from_record(record_of(smartlight, truth)), unitary, limits=HeaterLimits(dac_step_ma=step)
     )
     steps = setting.currents_ma / step
@@ -246,24 +219,24 @@ def test_dead_heaters_are_kept_out_of_the_block(smartlight: HexMesh, solver: Sol
     lower = replace(record.pucs[0].lower, law=None)
     record = replace(record, pucs=(replace(record.pucs[0], lower=lower), *record.pucs[1:]))
     unitary = haar_unitary(4, np.random.default_rng(4))
-    setting = program_unitary(CalibratedMesh.from_record(record), unitary)
-    assert 0 not in setting.block.pucs
+    setting = program_matrix(CalibratedMesh.from_record(record), unitary)
+    assert 0 not in setting.pucs
     assert fidelity(unitary, measured(solver, truth, setting)) > 0.999
 
 
 def test_too_much_heat_is_refused(smartlight: HexMesh) -> None:
     known = CalibratedMesh.from_record(record_of(smartlight, drawn(smartlight, 5)))
     with pytest.raises(LimitError, match="total heat of all heaters"):
-        program_unitary(known, np.eye(4, dtype=complex), limits=HeaterLimits(total_mw=50.0))
+        program_matrix(known, np.eye(4, dtype=complex), limits=HeaterLimits(total_mw=50.0))
 
 
 def test_the_block_must_have_room_for_the_matrix(smartlight: HexMesh) -> None:
     known = CalibratedMesh.from_record(record_of(smartlight, drawn(smartlight, 5)))
     where: FeedForwardBlock = find_block(smartlight, 3)
     with pytest.raises(ConfigError, match="the matrix has 4 modes, but the block has 3"):
-        program_unitary(known, np.eye(4, dtype=complex), block=where)
+        program_matrix(known, np.eye(4, dtype=complex), block=where)
     short = HexMesh.columns([2, 3, 2])
     with pytest.raises(ConfigError, match="6 modes need more columns"):
-        program_unitary(
+        program_matrix(
             CalibratedMesh.from_record(record_of(short, drawn(short, 5))), haar_unitary(6, np.random.default_rng(0))
         )

@@ -1,0 +1,305 @@
+"""Set a feed-forward mesh of Mach-Zehnder interferometers to a decomposed matrix.
+
+Light follows N waveguides through the mesh and never turns back. Each mixer of a decomposition is given to the next
+interferometer on its two waveguides. All wanted phases are then linear equations modulo 2π in the phases of arms and
+joints (waveguides between PUCs), which are solved for the heaters. Any arrangement with enough heaters is served: outer
+phases before or behind an interferometer, on the upper or the lower waveguide, or two heated arms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.mesh.layout.cells import CELL_KINDS
+from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
+from lumion_hw.mesh.programming.decomposition import Decomposition, Mixer
+
+Real = NDArray[np.float64]
+
+_TURN = 2.0 * math.pi
+_ROUNDS = 12
+_CONVERGED_RAD = 1e-9
+_DEPENDENT = 1e-6
+_EXACT_RAD = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseEquations:
+    """Wanted phases: ``rows @ phases ≡ wanted_rad`` modulo 2π, for the phases of all arms, then of all joints.
+
+    Attributes:
+        rows: Shape ``(n, 2 n_pucs + n_joints)``.
+        wanted_rad: Shape ``(n,)``.
+    """
+
+    rows: Real
+    wanted_rad: Real
+
+    def remaining_rad(self, phases_rad: Real) -> Real:
+        """Return by how much each equation is missed, -π … π."""
+        remaining: Real = (self.wanted_rad - self.rows @ phases_rad + math.pi) % _TURN - math.pi
+        return remaining
+
+
+class _Equations:
+    def __init__(self) -> None:
+        self.rows: list[Real] = []
+        self.wanted: list[float] = []
+
+    def add(self, row: Real, wanted_rad: float) -> None:
+        self.rows.append(row)
+        self.wanted.append(wanted_rad)
+
+    def before(self, others: _Equations) -> PhaseEquations:
+        """Return these equations and others."""
+        return PhaseEquations(np.array([*self.rows, *others.rows]), np.array([*self.wanted, *others.wanted]))
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Two waveguides on their way through one cell.
+
+    Attributes:
+        puc: The cell.
+        waveguides: Waveguide that enters on rail L and on rail R; ``None`` on a rail that no input reaches.
+        leaving: PUC-ports where they leave, if an interferometer is in bar.
+    """
+
+    puc: int
+    waveguides: tuple[int | None, int | None]
+    leaving: tuple[int, int]
+
+
+class Interferometer:
+    """The passages of N waveguides through the cells of a feed-forward mesh, in the order of the light.
+
+    Attributes:
+        passages: The passages; empty if light can turn back, or a fixed coupler splits it.
+        outputs: Port where each waveguide ends.
+    """
+
+    def __init__(self, mesh: MeshTopology, inputs: Sequence[int]) -> None:
+        self.mesh = mesh
+        self.passages, self.outputs = _follow(mesh, inputs)
+
+    def pucs(self, waveguides: Collection[int]) -> frozenset[int]:
+        """Return the cells that some waveguides pass."""
+        return frozenset(passage.puc for passage in self.passages if set(waveguides) & set(passage.waveguides))
+
+    def equations(self, decomposition: Decomposition, first: int = 0) -> PhaseEquations | None:
+        """Return the equations for a decomposed matrix; ``None`` if its mixers do not fit the mesh.
+
+        The modes of the matrix are neighbouring waveguides from ``first`` on. Other waveguides are kept apart from
+        them, and have no equations among each other.
+        """
+        n_modes = len(decomposition.input_rad)
+        modes = range(first, first + n_modes)
+        shifted = [
+            replace(mixer, first=mixer.first + first, second=mixer.second + first) for mixer in decomposition.mixers
+        ]
+        if not self.passages or (mixers := self._assigned(shifted)) is None:
+            return None
+        n_arms = 2 * self.mesh.n_pucs
+        size = n_arms + len(self.mesh.joints)
+        # Phase of each waveguide beyond the ideal matrix so far: a linear function of all phases, and a constant.
+        linear, constant = np.zeros((len(self.outputs), size)), np.zeros(len(self.outputs))
+        constant[first : first + n_modes] = -decomposition.input_rad
+        splits = _Equations()
+        phases = _Equations()
+        joints_behind = self._joints_behind()
+        for number, passage in enumerate(self.passages):
+            upper, lower = passage.waveguides
+            if upper not in modes and lower not in modes:
+                continue
+            mixer = mixers.get(number)
+            arms = np.zeros(size)
+            arms[2 * passage.puc], arms[2 * passage.puc + 1] = 1.0, -1.0
+            if mixer is not None:
+                first_mode, second = mixer.first, mixer.second
+                # With its first mode on the lower rail, the same matrix needs the opposite angle.
+                theta = mixer.theta_rad if first_mode == upper else -mixer.theta_rad
+                splits.add(arms, 2.0 * theta)
+                difference = constant[first_mode] - constant[second]
+                phases.add(linear[first_mode] - linear[second], mixer.before_rad - difference)
+                # The mean phase of both arms, and half a turn for each turn of their difference beyond 2θ.
+                linear[second, 2 * passage.puc] += 1.0
+                linear[first_mode] = linear[second]
+                constant[second] += 0.5 * math.pi - theta
+                constant[first_mode] = constant[second] - mixer.after_rad
+            else:
+                if self.mesh.interferes[passage.puc]:
+                    splits.add(arms, math.pi)
+                self._pass(passage, linear, constant)
+            for waveguide, joint in joints_behind[number]:
+                linear[waveguide, n_arms + joint] += 1.0
+        return splits.before(phases)
+
+    def _pass(self, passage: Passage, linear: Real, constant: Real) -> None:
+        """Let waveguides through a cell that mixes nothing: a phase shifter, a crossing or an interferometer in bar."""
+        interferes = self.mesh.interferes[passage.puc]
+        crosses = CELL_KINDS[self.mesh.cell_kinds[passage.puc]].passes == "cross"
+        for rail, waveguide in enumerate(passage.waveguides):
+            if waveguide is None:
+                continue
+            # In bar the phase of the upper arm counts for both outputs, and the lower one has the opposite sign.
+            linear[waveguide, 2 * passage.puc + (0 if interferes else rail)] += 1.0
+            if interferes and rail:
+                constant[waveguide] += math.pi
+            elif crosses:
+                # A crossing multiplies by -j.
+                constant[waveguide] += 0.5 * math.pi
+
+    def _assigned(self, mixers: Sequence[Mixer]) -> dict[int, Mixer] | None:
+        """Return the mixer of each passage, or ``None`` if a mixer finds no interferometer on its waveguides."""
+        free = [0] * len(self.outputs)
+        meetings: dict[frozenset[int], list[int]] = {}
+        for number, passage in enumerate(self.passages):
+            if None not in passage.waveguides and self.mesh.interferes[passage.puc]:
+                meetings.setdefault(frozenset(w for w in passage.waveguides if w is not None), []).append(number)
+        assigned: dict[int, Mixer] = {}
+        for mixer in mixers:
+            earliest = max(free[mixer.first], free[mixer.second])
+            pair = frozenset((mixer.first, mixer.second))
+            later = [meeting for meeting in meetings.get(pair, ()) if meeting >= earliest]
+            if not later:
+                return None
+            assigned[later[0]] = mixer
+            free[mixer.first] = free[mixer.second] = later[0] + 1
+        return assigned
+
+    def _joints_behind(self) -> list[list[tuple[int, int]]]:
+        number_of = {int(end): joint for joint, ends in enumerate(self.mesh.joints) for end in ends}
+        return [
+            [
+                (waveguide, number_of[end])
+                for waveguide, end in zip(passage.waveguides, passage.leaving, strict=True)
+                if waveguide is not None and end in number_of
+            ]
+            for passage in self.passages
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Heater phases from which a search starts.
+
+    Attributes:
+        own_rad: Phase of each heater on its own arm, shape ``(2 n_pucs,)``.
+        is_exact: Whether all wanted phases are reached, so that only couplers and losses remain to be corrected.
+    """
+
+    own_rad: Real
+    is_exact: bool
+
+
+def solve(calibrated: CalibratedMesh, equations: PhaseEquations) -> Start:
+    """Return the heater phases that solve phase equations.
+
+    Equations that contradict earlier ones are left out. Where the equations leave a choice, phases are small.
+    """
+    reach = calibrated.reach_rad
+    live = np.flatnonzero(reach > 0.0)
+    arms = np.eye(2 * calibrated.mesh.n_pucs) + calibrated.arm_rad_per_mw * calibrated.heat_mw_per_rad
+    joints = np.zeros((len(calibrated.mesh.joints), arms.shape[1]))
+    if len(calibrated.joint_rad_per_mw):
+        joints = calibrated.joint_rad_per_mw * calibrated.heat_mw_per_rad
+    slopes = equations.rows @ np.concatenate([arms, joints])[:, live]
+    solvable = _independent(slopes)
+    chosen = PhaseEquations(equations.rows[solvable], equations.wanted_rad[solvable])
+    inverse = np.linalg.pinv(slopes[solvable])
+    cold = calibrated.cold_cells()
+    cold_rad = np.concatenate(
+        [np.stack([cold.phase_upper, cold.phase_lower], axis=1).reshape(-1), np.asarray(cold.joint_phase)]
+    )
+    own = np.zeros(len(reach))
+    # A heater that moves by a turn moves its neighbours by crosstalk, so the equations are solved again.
+    for _ in range(_ROUNDS):
+        phases = cold_rad + np.concatenate([arms @ own, joints @ own])
+        step = inverse @ chosen.remaining_rad(phases)
+        if np.abs(step).max(initial=0.0) < _CONVERGED_RAD:
+            break
+        own[live] = (own[live] + step) % _TURN
+    clipped = np.minimum(own, reach)
+    phases = cold_rad + np.concatenate([arms @ clipped, joints @ clipped])
+    return Start(clipped, bool(np.abs(equations.remaining_rad(phases)).max(initial=0.0) < _EXACT_RAD))
+
+
+def _independent(rows: Real) -> list[int]:
+    """Return the rows that are no combination of earlier rows."""
+    basis: list[Real] = []
+    chosen = []
+    for number, row in enumerate(rows):
+        rest = row - sum((direction * (direction @ row) for direction in basis), np.zeros(len(row)))
+        if (length := float(np.linalg.norm(rest))) > _DEPENDENT * max(float(np.linalg.norm(row)), 1e-300):
+            basis.append(rest / length)
+            chosen.append(number)
+    return chosen
+
+
+def feed_forward_ports(mesh: MeshTopology) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the inputs and the outputs of a feed-forward mesh: ports with a fibre; empty if light can turn back.
+
+    The fibre port with the lowest number is an input.
+    """
+    fibres = sorted(mesh.fibre_ports)
+    reached = {port: {other for other in fibres if other != port and mesh.reaches(port, other)} for port in fibres}
+    outputs = reached[fibres[0]]
+    inputs = [port for port in fibres if reached[port] & outputs and port not in outputs]
+    if any(reached[port] & set(inputs) for port in inputs) or not outputs:
+        return (), ()
+    all_outputs = set().union(*(reached[port] for port in inputs))
+    return tuple(inputs), tuple(sorted(all_outputs))
+
+
+def passed_pucs(mesh: MeshTopology, inputs: Sequence[int], outputs: Sequence[int]) -> frozenset[int]:
+    """Return the cells that light can pass on its way from some inputs to some outputs."""
+    forward, backward = _reached(mesh, inputs), _reached(mesh, outputs)
+    return frozenset(entry // 4 for entry in forward) & frozenset(entry // 4 for entry in backward)
+
+
+def _follow(mesh: MeshTopology, inputs: Sequence[int]) -> tuple[tuple[Passage, ...], tuple[int, ...]]:
+    lit = _reached(mesh, inputs)
+    at = {int(mesh.port_puc_port[port]): waveguide for waveguide, port in enumerate(inputs)}
+    outputs = [-1] * len(inputs)
+    passages: list[Passage] = []
+    passed: set[int] = set()
+    waiting = dict(at)
+    while waiting:
+        ready = next((entry for entry in waiting if entry ^ 1 in waiting or entry ^ 1 not in lit), None)
+        puc = -1 if ready is None else ready // 4
+        kind = None if ready is None else CELL_KINDS[mesh.cell_kinds[puc]]
+        alone = ready is not None and ready ^ 1 not in waiting
+        # Light turns back, a coupler splits it for good, or an interferometer has an input without light.
+        if ready is None or kind is None or puc in passed or (kind.has_couplers and (alone or not kind.interferes)):
+            return (), tuple(outputs)
+        passed.add(puc)
+        entries = (ready & ~1, ready | 1)
+        turn = EXIT_XOR["cross" if kind.passes == "cross" else "bar"]
+        guides = (waiting.pop(entries[0], None), waiting.pop(entries[1], None))
+        passages.append(Passage(puc, guides, (entries[0] ^ turn, entries[1] ^ turn)))
+        for waveguide, leaving in zip(guides, passages[-1].leaving, strict=True):
+            if waveguide is None:
+                continue
+            if mesh.mate[leaving] >= 0:
+                waiting[int(mesh.mate[leaving])] = waveguide
+            else:
+                outputs[waveguide] = int(mesh.port_at[leaving])
+    return tuple(passages), tuple(outputs)
+
+
+def _reached(mesh: MeshTopology, inputs: Sequence[int]) -> set[int]:
+    """Return the PUC-ports at which light from the inputs can enter a cell."""
+    pending = [int(mesh.port_puc_port[port]) for port in inputs]
+    reached = set(pending)
+    while pending:
+        for following in mesh.successors[pending.pop()].tolist():
+            if following >= 0 and following not in reached:
+                reached.add(following)
+                pending.append(following)
+    return reached
