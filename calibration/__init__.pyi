@@ -16,6 +16,12 @@ from .report.summary import write_report as write_report
 from .run.bench_jobs import BenchOutcome as BenchOutcome, calibrate_benches as calibrate_benches, jobs_for as jobs_for
 from .run.dry_run import DryRun as DryRun, dry_run as dry_run
 from .run.journaled_run import calibrate as calibrate
+from .run.matrices import (
+    Fidelity as Fidelity,
+    MatrixMeasurement as MatrixMeasurement,
+    MatrixRun as MatrixRun,
+    heater_limits as heater_limits,
+)
 from .run.planning import Goal as Goal
 from .run.procedure import Calibration as Calibration
 from .run.renewal import DriftRun as DriftRun

@@ -218,7 +218,7 @@ def find_changes(
         + scaled_directions @ scaled_directions.T
         + np.diag(np.diag(drift.covariance(model.space, last.vector, days)))
     )
-    complete_fit = GlobalFit(model, likelihood, _prior(last.vector, aged, free), free).run(last.parameters)
+    complete_fit = GlobalFit(model, likelihood, prior_of(last.vector, aged, free), free).run(last.parameters)
     record_covariance = covariance[np.ix_(free, free)]
     small = possible.directions[free] * possible.tolerated
     statistics = _Statistics.of(
@@ -249,7 +249,8 @@ def find_changes(
     )
 
 
-def _prior(mean: Real, covariance: Real, free: NDArray[np.bool_]) -> Prior:
+def prior_of(mean: Real, covariance: Real, free: NDArray[np.bool_]) -> Prior:
+    """Return the prior with a mean and a covariance, shape ``(size, size)``, of the free parameters."""
     block = covariance[np.ix_(free, free)]
     spread = np.sqrt(np.diag(block))
     precision = np.zeros_like(covariance)

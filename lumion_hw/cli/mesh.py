@@ -1,4 +1,4 @@
-"""``lumion mesh``: draw a mesh, route circuits through it, find matchings. Needs no bench and no hardware."""
+"""``lumion mesh``: draw a mesh, route circuits through it, find matchings, program a matrix."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from lumion_hw.cli.common.numbers import MAX_COUNT, PORT, SEED, Number, count_op
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
 from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.cli.common.progress import RunProgress
+from lumion_hw.cli.mesh_program import program
 
 if TYPE_CHECKING:
     from lumion_hw.mesh.layout.faults import MeshFaults
@@ -27,11 +28,14 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @click.group(cls=NamedGroup)
 def mesh() -> None:
-    """Draw a mesh, route circuits through it, find matchings.
+    """Draw a mesh, route circuits through it, find matchings, program a matrix.
 
     A mesh is given as smartlight, columns:2,3,2 (cells per column), rings:3, rectangular:8 (ports on each side), a JSON
     file written by `lumion mesh show --json`, or a bench file.
     """
+
+
+mesh.add_command(program)
 
 
 def _mesh_option(function: _Command) -> _Command:

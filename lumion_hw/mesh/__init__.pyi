@@ -19,6 +19,7 @@ from .programming.matrix import (
     predicted_fidelities as predicted_fidelities,
     program_matrix as program_matrix,
     reachable_phases as reachable_phases,
+    source_detunings_hz as source_detunings_hz,
 )
 from .programming.prediction import (
     PathPrediction as PathPrediction,

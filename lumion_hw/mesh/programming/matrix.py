@@ -9,7 +9,7 @@ nearest matrix if the mesh cannot reach the wanted one.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ from lumion_hw.mesh.programming.interferometer import (
     solve,
 )
 from lumion_hw.mesh.programming.prediction import sample_cells
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.waves.adjoint import gradient
 from lumion_hw.mesh.waves.scattering import Solver
 
@@ -153,6 +154,7 @@ def program_matrix(
     outputs: Sequence[int] | None = None,
     avoid: Collection[int] = (),
     limits: HeaterLimits | None = None,
+    detunings_hz: Mapping[int, float] | None = None,
     refine: bool = True,
     seed: int = 0,
 ) -> MatrixSetting:
@@ -170,6 +172,7 @@ def program_matrix(
         outputs: Ports of the rows; required with ``inputs`` if the mesh is not feed-forward.
         avoid: PUCs not to use.
         limits: Limits of the controller.
+        detunings_hz: By input port, frequency of its light minus that of the record; see :func:`source_detunings_hz`.
         refine: Whether to refine the currents with the calibrated model.
         seed: Seed of random starts, which are used if no decomposition fits the mesh.
 
@@ -184,35 +187,19 @@ def program_matrix(
         places = [_hexagonal_place(calibrated, wanted, block, avoid, limits)]
     else:
         places = _feed_forward_places(calibrated, wanted, inputs, outputs, avoid)
-    models = [MatrixModel(calibrated, wanted, place) for place in places]
+    models = [MatrixModel(calibrated, wanted, place, detunings_hz) for place in places]
     searches = [_Search(model, seed, _RANDOM_STARTS if len(models) == 1 else 1) for model in models]
     # Equal fidelities within 1e-4: then the place with less loss.
     searches.sort(key=lambda search: (round(search.fidelity, 4), search.power), reverse=True)
     for search in searches[:_REFINED_PLACES] if refine else ():
         search.refine()
     best = max(searches[:_REFINED_PLACES], key=lambda search: (round(search.fidelity, 4), search.power))
-    model, own = best.model, best.own_rad
-    currents = rounded_ma(calibrated.currents_ma(own), calibrated.max_ma, limits.dac_step_ma)
-    heat = float(calibrated.heat_mw(calibrated.own_rad(currents)).sum())
-    if heat > limits.total_mw:
-        raise LimitError(
-            "the total heat of all heaters exceeds the limit", requested=heat, limit=limits.total_mw, unit="mW"
-        )
-    predicted = model.matrix(currents)
-    relative = np.vdot(predicted, predicted).real / np.vdot(wanted, wanted).real * np.linalg.norm(wanted, 2) ** 2
-    return MatrixSetting(
-        model.place.inputs,
-        model.place.outputs,
-        model.place.pucs,
-        wanted,
-        currents,
-        heat,
-        predicted,
-        model.fidelity_of(predicted),
-        model.fidelity(best.start_rad),
-        -10.0 * math.log10(relative),
-        model.place.ignores_port_phases,
-    )
+    return best.model.setting(best.own_rad, limits, best.model.fidelity(best.start_rad))
+
+
+def source_detunings_hz(record: CalibrationRecord) -> dict[int, float]:
+    """Return the frequency of each source minus that of the record, by its port."""
+    return {entry.port: entry.source_detuning_hz for entry in record.ports if entry.source_detuning_hz is not None}
 
 
 def predicted_fidelities(
@@ -426,8 +413,17 @@ class _Stalled:
 class MatrixModel:
     """Fidelity of a programmed matrix and its gradient, as functions of the heater phases."""
 
-    def __init__(self, calibrated: CalibratedMesh, wanted: Complex, place: MatrixPlace) -> None:
+    def __init__(
+        self,
+        calibrated: CalibratedMesh,
+        wanted: Complex,
+        place: MatrixPlace,
+        detunings_hz: Mapping[int, float] | None = None,
+    ) -> None:
         self.calibrated, self.wanted, self.place = calibrated, wanted, place
+        detunings = np.array([(detunings_hz or {}).get(port, 0.0) for port in place.inputs])
+        # One frequency is solved once; light of several needs one solution for each input.
+        self._detuning_hz = detunings if np.ptp(detunings) else detunings[0]
         self._solver = Solver(calibrated.mesh)
         self._outputs = np.array(place.outputs)
         arms = [2 * puc + arm for puc in sorted(place.pucs) for arm in (0, 1)]
@@ -436,8 +432,17 @@ class MatrixModel:
     def matrix(self, currents_ma: Real) -> Complex:
         """Return the predicted field matrix from the inputs to the outputs."""
         cells = self.calibrated.cells(currents_ma)
-        matrix: Complex = self._solver.solve(cells, cells.reference_hz, self.place.inputs)[self._outputs]
+        fields = self._solver.solve(cells, cells.reference_hz + self._detuning_hz, self.place.inputs)
+        matrix: Complex = self._own_columns(fields)[self._outputs]
         return matrix
+
+    def _own_columns(self, fields: Complex) -> Complex:
+        """Return the fields of each input at its own frequency, shape ``(n_ports, inputs)``."""
+        if np.ndim(self._detuning_hz) == 0:
+            return fields
+        each = np.arange(len(self.place.inputs))
+        columns: Complex = fields[each, :, each].T
+        return columns
 
     def fidelity_of(self, matrix: Complex) -> float:
         """Return the fidelity of a matrix, without port phases where these do not count."""
@@ -446,6 +451,37 @@ class MatrixModel:
     def fidelity(self, own_rad: Real) -> float:
         """Return the predicted fidelity at given heater phases, shape ``(2 n_pucs,)``."""
         return self.fidelity_of(self.matrix(self.calibrated.currents_ma(own_rad)))
+
+    def setting(
+        self, own_rad: Real, limits: HeaterLimits | None = None, unrefined_fidelity: float = math.nan
+    ) -> MatrixSetting:
+        """Return the setting with given heater phases, shape ``(2 n_pucs,)``, rounded to the steps of the controller.
+
+        Raises:
+            LimitError: The total heat exceeds the limit.
+        """
+        limits, calibrated, wanted = limits or HeaterLimits(), self.calibrated, self.wanted
+        currents = rounded_ma(calibrated.currents_ma(own_rad), calibrated.max_ma, limits.dac_step_ma)
+        heat = float(calibrated.heat_mw(calibrated.own_rad(currents)).sum())
+        if heat > limits.total_mw:
+            raise LimitError(
+                "the total heat of all heaters exceeds the limit", requested=heat, limit=limits.total_mw, unit="mW"
+            )
+        predicted = self.matrix(currents)
+        relative = np.vdot(predicted, predicted).real / np.vdot(wanted, wanted).real * np.linalg.norm(wanted, 2) ** 2
+        return MatrixSetting(
+            self.place.inputs,
+            self.place.outputs,
+            self.place.pucs,
+            wanted,
+            currents,
+            heat,
+            predicted,
+            self.fidelity_of(predicted),
+            unrefined_fidelity,
+            -10.0 * math.log10(relative),
+            self.place.ignores_port_phases,
+        )
 
     def random_start(self, rng: np.random.Generator) -> Real:
         """Return random heater phases of less than a turn."""
@@ -509,8 +545,9 @@ class MatrixModel:
         """
         calibrated = self.calibrated
         cells = calibrated.cells(calibrated.currents_ma(own_rad))
-        frequency_hz, inputs = cells.reference_hz, self.place.inputs
-        field = self._solver.solve(cells, frequency_hz, inputs)
+        frequency_hz, inputs = cells.reference_hz + self._detuning_hz, self.place.inputs
+        fields = self._solver.solve(cells, frequency_hz, inputs)
+        field = self._own_columns(fields)
         n_out, n_in = self.wanted.shape
         turns = np.exp(1j * (np.broadcast_to(at_output_rad, n_out)[:, None] + np.broadcast_to(at_input_rad, n_in)))
         matrix = field[self._outputs]
@@ -523,12 +560,21 @@ class MatrixModel:
         cotangent[self._outputs] = 2.0 * (
             np.conj(overlap) * self.wanted.conj() * turns / sizes - value / power * matrix.conj()
         )
+        if fields.ndim == 3:
+            each = np.arange(n_in)
+            at_own_frequency = np.zeros_like(fields)
+            at_own_frequency[each, :, each] = cotangent.T
+            cotangent = at_own_frequency
         derivatives = gradient(self._solver, cells, frequency_hz, cotangent, inputs)
-        arms = np.stack([derivatives.phase_upper, derivatives.phase_lower], axis=-1).reshape(-1)
+        by_upper, by_lower, by_joint = (
+            derivative.reshape(-1, derivative.shape[-1]).sum(axis=0)
+            for derivative in (derivatives.phase_upper, derivatives.phase_lower, derivatives.joint_phase)
+        )
+        arms = np.stack([by_upper, by_lower], axis=-1).reshape(-1)
         # A heater acts on its own arm directly, and through its heat on all other arms and joints.
         by_heat = arms @ calibrated.arm_rad_per_mw
         if len(calibrated.joint_rad_per_mw):
-            by_heat = by_heat + derivatives.joint_phase @ calibrated.joint_rad_per_mw
+            by_heat = by_heat + by_joint @ calibrated.joint_rad_per_mw
         turning = 2.0 * (np.conj(overlap) * 1j * shared).real / sizes
         by_port = np.concatenate([turning.sum(axis=1), turning.sum(axis=0)])
         return value, arms + calibrated.heat_mw_per_rad * by_heat, by_port

@@ -1,0 +1,378 @@
+"""Measure a programmed matrix on the chip, and refine it in a closed loop.
+
+Light enters one input at a time, so a power meter alone sees the squared amplitudes. Readings in settings around the
+programmed one let light of all paths interfere on the chip. A fit of the mesh model to these readings, with the record
+as prior, gives the phases too, and what the record does not know of the chip as it is now.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.fit.ageing import prior_of
+from calibration.fit.global_fit import FitResult, GlobalFit
+from calibration.measure.bench_probe import BenchProbe
+from calibration.measure.logbook import Logbook
+from calibration.measure.probe import Probe, tune_to_record
+from calibration.model.likelihood import Likelihood, SettingDrift
+from calibration.model.mesh_model import MeshModel
+from calibration.model.observations import NoiseModel, select_monitors
+from calibration.model.priors import Prior
+from calibration.model.space import space_from_record
+from calibration.record.conversion import build_record, dark_currents_ma, origin_from_record
+from calibration.run.blas_threads import on_one_blas_thread
+from calibration.run.renewal import RecordPosterior
+from lumion_hw.bench.bench import Bench
+from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
+from lumion_hw.mesh.programming.heater_currents import HeaterLimits
+from lumion_hw.mesh.programming.matrix import (
+    MatrixModel,
+    MatrixPlace,
+    MatrixSetting,
+    amplitude_fidelity,
+    fidelity_up_to_port_phases,
+    port_phases,
+    source_detunings_hz,
+)
+from lumion_hw.mesh.programming.prediction import sample_cells
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+from lumion_hw.mesh.waves.cell import UnitCells
+from lumion_hw.mesh.waves.scattering import Solver
+
+Real = NDArray[np.float64]
+Complex = NDArray[np.complex128]
+Progress = Callable[[str, int, int], None]
+
+READINGS = 200
+"""Most readings of one measurement: one input lit in one setting, all outputs read."""
+ROUNDS = 5
+"""Most rounds of a refinement."""
+_MIN_AROUND, _MAX_AROUND = 3, 24
+# Phase by which heaters differ from the programmed setting: enough to turn phases into power, near enough that the
+# same corrections hold.
+_AROUND_RAD = 0.4
+# Standard deviation of what a record does not know: drift since it was made, effects that no row of the model has. The
+# smallest that explains the readings is used.
+_UNKNOWN_RAD = (0.001, 0.005, 0.02, 0.08, 0.3)
+_UNKNOWN_SOURCE_DB = 0.1
+_EXPLAINED_CHI2 = 1.3
+# A phase counts as measured if the readings alone give it this well.
+_MEASURED_RAD = 0.2
+_DRAWS = 64
+_TURN_RAD = 1.8
+"""Standard deviation of a phase of which nothing is known: uniform over a turn."""
+# Noise of a reading, for records without this value (assumed). Range steps and ripple are no smaller than the minimum.
+_RELATIVE, _MIN_RELATIVE, _MIN_FLOOR_MA = 0.005, 1e-3, 1e-9
+_DRIFT = SettingDrift(power_db=0.02, common_phase_rad=3e-3)
+# A correction that is predicted to gain less than this share of the missing fidelity is not made.
+_WORTHWHILE = 0.1
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """A fidelity and its standard error."""
+
+    value: float
+    sigma: float
+
+    def __str__(self) -> str:
+        """Return the value with its standard error."""
+        return f"{self.value:.5f} ± {self.sigma:.5f}"
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixMeasurement:
+    """A matrix as measured on the chip.
+
+    Attributes:
+        setting: The setting that was measured.
+        powers: Shape ``(outputs, inputs)``; share of the power of each input that leaves at each output, as read.
+        powers_sigma: Standard errors of the powers.
+        matrix: Shape ``(outputs, inputs)``; field from inputs to outputs that explains the readings, with phases at the
+            ports that bring it as near to the wanted matrix as possible.
+        phase_sigma_rad: Standard errors of its phases.
+        phases_are_measured: Whether the readings alone give all phases; otherwise they rest on the record too.
+        amplitude: Amplitude fidelity Σ|U||V| / √(Σ|U|² Σ|V|²), which ignores all phases.
+        phase_true: Fidelity |tr U†V|² / (tr U†U · tr V†V), apart from phases at the ports.
+        columns: For each input, the similarity (Σ √(pq))² of wanted and measured powers p and q, each with a sum of 1.
+        readings: Number of readings.
+    """
+
+    setting: MatrixSetting
+    powers: Real
+    powers_sigma: Real
+    matrix: Complex
+    phase_sigma_rad: Real
+    phases_are_measured: bool
+    amplitude: Fidelity
+    phase_true: Fidelity
+    columns: tuple[Fidelity, ...]
+    readings: int
+
+
+def heater_limits(bench: Bench) -> HeaterLimits:
+    """Return the limits of the mesh controller of a bench."""
+    controller = bench.model.devices[bench.model.mesh_section.controller]
+    total_mw = float(getattr(controller, "total_power_mw", math.inf))
+    return HeaterLimits(total_mw, bench.mesh.controller.info.current_step_ma)
+
+
+class MatrixRun:
+    """Measurement and refinement of one matrix on one bench.
+
+    Args:
+        probe: Access to the mesh, with polarization aligned.
+        record: Calibration record of the mesh.
+        setting: The programmed matrix.
+        limits: Limits of the controller.
+        seed: Seed of the settings around the programmed one.
+        on_step: Called with the stage, the readings done and their number.
+
+    Raises:
+        ConfigError: An input has no source, or an output no monitor.
+        CalibrationError: The record has no covariance or no loop phases.
+    """
+
+    def __init__(
+        self,
+        probe: Probe,
+        record: CalibrationRecord,
+        setting: MatrixSetting,
+        limits: HeaterLimits | None = None,
+        seed: int = 0,
+        on_step: Progress = lambda stage, done, total: None,
+    ) -> None:
+        self._posterior = RecordPosterior.of(record)
+        self._record, self._limits, self._on_step = record, limits or HeaterLimits(), on_step
+        self._space = space_from_record(record)
+        self._unknown = 0
+        for ports, known, word in (
+            (setting.inputs, set(probe.sources) & set(self._space.sources), "source"),
+            (setting.outputs, set(probe.monitors) & set(self._space.monitors), "monitor"),
+        ):
+            if missing := [port for port in ports if port not in known]:
+                raise ConfigError(
+                    f"port {missing[0]} has no {word} in this record and bench, so the matrix cannot be measured",
+                    hint="Give inputs with sources and outputs with monitors, or program without measuring.",
+                )
+        self._logbook = Logbook(probe)
+        self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0x3A7]))
+        self._model = MeshModel(
+            self._space.mesh, self._space.sources, self._space.monitors, record.heater_ohm,
+            seconds=self._space.seconds, channels=record.heater_channels, reference_hz=record.reference_hz,
+            physics=self._space.physics,
+        )  # fmt: skip
+        self._place = MatrixPlace(
+            setting.inputs, setting.outputs, setting.pucs, (), ignores_port_phases=setting.ignores_port_phases
+        )
+        self._known = CalibratedMesh.from_record(record)
+        self._detunings_hz = source_detunings_hz(record)
+        self._wanted, self._setting = setting.wanted, setting
+
+    @classmethod
+    def on_bench(
+        cls,
+        bench: Bench,
+        record: CalibrationRecord,
+        setting: MatrixSetting,
+        seed: int = 0,
+        on_step: Progress = lambda stage, done, total: None,
+    ) -> MatrixRun:
+        """Tune the sources of an open bench to the record, align polarizations, and return a run on it.
+
+        Raises:
+            ConfigError: An input has no source, or an output no monitor.
+            CalibrationError: The record belongs to another bench, or has no covariance or no loop phases.
+        """
+        probe = BenchProbe(bench)
+        probe.check_input_ports_match_record(record)
+        tune_to_record(probe, record)
+        probe.align_all()
+        return cls(probe, record, setting, heater_limits(bench), seed, on_step)
+
+    @on_one_blas_thread
+    def measure(self, readings: int = READINGS) -> MatrixMeasurement:
+        """Measure the programmed setting with settings around it; heaters and light are off afterwards.
+
+        Args:
+            readings: Most readings.
+
+        Raises:
+            LumionError: A device failed; heaters and light are off.
+        """
+        try:
+            return self._measure(readings)
+        finally:
+            self._logbook.switch_everything_off()
+
+    @on_one_blas_thread
+    def refine(self, rounds: int = ROUNDS, readings: int = READINGS) -> list[MatrixMeasurement]:
+        """Measure and correct the setting until it gains no more; heaters and light are off afterwards.
+
+        Args:
+            rounds: Most rounds.
+            readings: Most readings in each round.
+
+        Returns:
+            The measurement before each correction, and that of the last setting.
+
+        Raises:
+            LumionError: A device failed; heaters and light are off.
+        """
+        history: list[MatrixMeasurement] = []
+        try:
+            for _ in range(rounds + 1):
+                history.append(self._measure(readings))
+                model = MatrixModel(self._known, self._wanted, self._place, self._detunings_hz)
+                own = np.minimum(self._known.own_rad(self._setting.currents_ma), self._known.reach_rad)
+                setting = model.setting(model.refined(own), self._limits)
+                reached = history[-1].phase_true
+                gain = setting.fidelity - reached.value
+                if len(history) > rounds or gain < max(_WORTHWHILE * (1.0 - reached.value), reached.sigma):
+                    break
+                self._setting = setting
+        finally:
+            self._logbook.switch_everything_off()
+        return history
+
+    def _measure(self, readings: int) -> MatrixMeasurement:
+        inputs = self._setting.inputs
+        around = int(np.clip(readings // len(inputs) - 1, _MIN_AROUND, _MAX_AROUND))
+        plan = np.stack([self._setting.currents_ma, *(self._near_ma() for _ in range(around))])
+        first = len(self._logbook)
+        for number, port in enumerate(inputs):
+            self._logbook.light_only_port(port)
+            self._logbook.measure_batch(plan)
+            self._on_step("matrix", (number + 1) * len(plan), len(inputs) * len(plan))
+        fit = self._fit()
+        covariance = self._covariance(fit, fit.prior_information)
+        origin = origin_from_record(self._record)
+        self._known = CalibratedMesh.from_record(build_record(self._space, fit.parameters, origin, covariance))
+        samples = self._samples(self._known)
+        flat = self._covariance(fit, self._prior(_TURN_RAD).information(fit.free))
+        unaided = self._samples(CalibratedMesh.from_record(build_record(self._space, fit.parameters, origin, flat)))
+        powers, sigma = self._powers(fit, first, len(plan))
+        fidelities = [fidelity_up_to_port_phases(self._wanted, sample) for sample in samples]
+        matrix = self._solve(self._known.cells(self._setting.currents_ma))
+        return MatrixMeasurement(
+            self._setting,
+            powers,
+            sigma,
+            self._turned(matrix),
+            self._phase_sigma_rad(samples),
+            bool(self._phase_error_rad(unaided) < _MEASURED_RAD),
+            self._drawn(powers, sigma, lambda p: amplitude_fidelity(self._wanted, np.sqrt(p).astype(np.complex128))),
+            Fidelity(float(np.mean(fidelities)), float(np.std(fidelities))),
+            tuple(
+                self._drawn(power, error, partial(_similarity, wanted))
+                for wanted, power, error in zip(self._wanted.T, powers.T, sigma.T, strict=True)
+            ),
+            len(inputs) * len(plan),
+        )
+
+    def _near_ma(self) -> Real:
+        """Return the currents of a setting around the programmed one."""
+        own = self._known.own_rad(self._setting.currents_ma)
+        arms = [2 * puc + arm for puc in sorted(self._setting.pucs) for arm in (0, 1)]
+        moved = own.copy()
+        moved[arms] += _AROUND_RAD * self._rng.standard_normal(len(arms))
+        live = self._known.max_ma > 0.0
+        # Reflected at both ends of the range: a clipped phase would often be the same.
+        reach = self._known.reach_rad
+        moved = np.where(live, np.clip(reach - np.abs(reach - np.abs(moved)), 0.0, reach), 0.0)
+        return self._known.currents_ma(moved)
+
+    def _fit(self) -> FitResult:
+        ports = self._space.monitors
+        dark_ma = dict(zip(ports, dark_currents_ma(self._record, ports).tolist(), strict=True))
+        observations = select_monitors(self._logbook.observations(0), ports, dark_ma)
+        likelihood = Likelihood(observations, self._noise(), drift=_DRIFT)
+        start = self._posterior.parameters
+        for unknown_rad in _UNKNOWN_RAD[self._unknown :]:
+            fit = GlobalFit(self._model, likelihood, self._prior(unknown_rad), self._posterior.free).run(
+                start, near=True
+            )
+            if fit.discrepancy == 0.0 and fit.chi2_per_reading < _EXPLAINED_CHI2:
+                break
+            self._unknown = min(self._unknown + 1, len(_UNKNOWN_RAD) - 1)
+        return fit
+
+    def _prior(self, unknown_rad: float) -> Prior:
+        added = np.zeros(self._space.size)
+        added[self._space.mask(("passive_phase_rad", "loops"))] = unknown_rad**2
+        # A heater that has aged is off by this phase after a turn.
+        rho2 = self._space.group("rho2")
+        added[rho2] = (unknown_rad / (2.0 * math.pi) * self._posterior.vector[rho2]) ** 2
+        added[self._space.mask(("source_db",))] = _UNKNOWN_SOURCE_DB**2
+        return prior_of(self._posterior.vector, self._posterior.matrix + np.diag(added), self._posterior.free)
+
+    def _covariance(self, fit: FitResult, prior_information: Real) -> Real:
+        covariance = np.zeros((self._space.size, self._space.size))
+        information = fit.information + prior_information
+        scale = 1.0 / np.sqrt(np.diag(information))
+        covariance[np.ix_(fit.free, fit.free)] = np.linalg.inv(information * np.outer(scale, scale)) * np.outer(
+            scale, scale
+        )
+        return covariance
+
+    def _noise(self) -> NoiseModel:
+        quality = self._record.quality
+        floor_ma = max(quality.get("monitor_noise_floor_ma", 0.0), _MIN_FLOOR_MA)
+        return NoiseModel(max(quality.get("monitor_noise_relative", _RELATIVE), _MIN_RELATIVE), floor_ma)
+
+    def _powers(self, fit: FitResult, first: int, settings: int) -> tuple[Real, Real]:
+        """Return the measured power shares of the programmed setting, and their standard errors."""
+        ports, parameters, noise = self._space.monitors, fit.parameters, self._noise()
+        dark_ma = dict(zip(ports, dark_currents_ma(self._record, ports).tolist(), strict=True))
+        read = select_monitors(self._logbook.observations(first), ports, dark_ma).reading_ma[::settings]
+        columns = [ports.index(port) for port in self._setting.outputs]
+        sources = [self._space.sources.index(port) for port in self._setting.inputs]
+        entering_mw = 10.0 ** (0.1 * parameters.source_db[sources])
+        scale = parameters.monitor_ma_per_mw[columns][:, None] * entering_mw
+        reading_ma = read[:, columns].T
+        relative = _DRIFT.power_db * math.log(10.0) / 10.0
+        sigma = np.hypot(noise.sigma_ma(np.maximum(reading_ma, 0.0)), relative * reading_ma)
+        return np.maximum(reading_ma, 0.0) / scale, sigma / scale
+
+    def _drawn(self, powers: Real, sigma: Real, fidelity: Callable[[Real], float]) -> Fidelity:
+        noise = np.random.default_rng(0).standard_normal((_DRAWS, *powers.shape))
+        values = [fidelity(np.maximum(powers + sigma * draw, 0.0)) for draw in noise]
+        return Fidelity(fidelity(powers), float(np.std(values)))
+
+    def _solve(self, cells: UnitCells) -> Complex:
+        solver, columns = Solver(self._space.mesh), []
+        for port in self._setting.inputs:
+            fields = solver.solve(cells, cells.reference_hz + self._detunings_hz.get(port, 0.0), [port])
+            columns.append(fields[..., list(self._setting.outputs), :])
+        matrix: Complex = np.concatenate(columns, axis=-1)
+        return matrix
+
+    def _samples(self, known: CalibratedMesh) -> Complex:
+        return self._solve(sample_cells(known, self._setting.currents_ma, _DRAWS))
+
+    def _turned(self, matrix: Complex) -> Complex:
+        at_output, at_input = port_phases(self._wanted, matrix)
+        return at_output[:, None] * matrix * at_input
+
+    def _phase_sigma_rad(self, samples: Complex) -> Real:
+        turned = np.array([self._turned(sample) for sample in samples])
+        mean = turned.mean(axis=0)
+        deviation: Real = np.angle(turned * mean.conj()).std(axis=0)
+        return deviation
+
+    def _phase_error_rad(self, samples: Complex) -> float:
+        """Return the rms phase error of all elements, weighted by their power."""
+        weight = np.abs(samples).mean(axis=0) ** 2
+        return float(np.sqrt((weight * self._phase_sigma_rad(samples) ** 2).sum() / weight.sum()))
+
+
+def _similarity(wanted: Complex, powers: Real) -> float:
+    shares = np.abs(wanted) ** 2
+    return float(np.sqrt(shares * powers).sum() ** 2 / (shares.sum() * max(powers.sum(), 1e-300)))

@@ -1,0 +1,91 @@
+"""Matrices measured on an emulated chip, beside the hidden truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from calibration.report.hidden_truth import reference_offset_hz
+from calibration.run.matrices import MatrixRun, heater_limits
+from lumion_hw.bench.bench import Bench
+from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
+from lumion_hw.mesh.programming.matrix import (
+    MatrixSetting,
+    amplitude_fidelity,
+    fidelity_up_to_port_phases,
+    program_matrix,
+    source_detunings_hz,
+)
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+from lumion_hw.storage import load_record
+from tests.mesh.known_truth import haar_unitary
+from tests.recorded_calibration import RECORD, SEED, SMALL
+
+
+def on_chip(bench: Bench, record: CalibrationRecord, setting: MatrixSetting) -> NDArray[np.complex128]:
+    """Return the matrix that the hidden chip makes of a setting."""
+    bench.mesh.program(setting.currents_ma)
+    world = bench.emulated.world
+    light_hz = world.slopes.reference_hz + reference_offset_hz(bench, record)
+    detunings_hz = source_detunings_hz(record)
+    fields = [world.true_fields(port, light_hz + detunings_hz.get(port, 0.0)) for port in setting.inputs]
+    return np.stack(fields, axis=1)[list(setting.outputs)]
+
+
+def programmed(bench: Bench, record: CalibrationRecord, outputs: int = 2) -> MatrixSetting:
+    known = CalibratedMesh.from_record(record, bench.mesh.heater_max_ma)
+    sources = [entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None][:2]
+    monitors = [port for port in record.monitor_ports if port not in sources][:outputs]
+    wanted = haar_unitary(2, np.random.default_rng(3))
+    return program_matrix(
+        known,
+        wanted,
+        inputs=sources,
+        outputs=monitors,
+        limits=heater_limits(bench),
+        detunings_hz=source_detunings_hz(record),
+    )
+
+
+def test_what_is_measured_is_what_the_chip_does() -> None:
+    record = load_record(RECORD)
+    with Bench.emulate(SMALL, seed=SEED) as bench, bench.dark():
+        setting = programmed(bench, record)
+        measured = MatrixRun.on_bench(bench, record, setting).measure(readings=40)
+        assert not bench.mesh.confirmed_currents_ma().any(), "the heaters are left on"
+        true = on_chip(bench, record, setting)
+    assert measured.readings <= 40
+    assert measured.phases_are_measured
+    shares = [powers / powers.sum() for powers in (measured.powers, np.abs(true) ** 2)]
+    np.testing.assert_allclose(*shares, atol=0.01)
+    truly = fidelity_up_to_port_phases(setting.wanted, true), amplitude_fidelity(setting.wanted, true)
+    for fidelity, truth in zip((measured.phase_true, measured.amplitude), truly, strict=True):
+        assert abs(fidelity.value - truth) < 5.0 * fidelity.sigma + 1e-4
+    assert all(column.value > 0.99 for column in measured.columns)
+
+
+def test_ports_without_light_or_monitor_are_refused_before_anything_is_measured() -> None:
+    record = load_record(RECORD)
+    with Bench.emulate(SMALL, seed=SEED) as bench, bench.dark():
+        setting = programmed(bench, record)
+        known = CalibratedMesh.from_record(record, bench.mesh.heater_max_ma)
+        lit = {entry.port for entry in record.ports if entry.source_dbm is not None}
+        dark = next(port for port in record.mesh.fibre_ports if port not in lit)
+        elsewhere = program_matrix(known, np.eye(1), inputs=[dark], outputs=setting.outputs[:1])
+        with pytest.raises(ConfigError, match=f"port {dark} has no source in this record and bench"):
+            MatrixRun.on_bench(bench, record, elsewhere)
+
+
+def test_an_interrupt_in_the_middle_leaves_heaters_and_light_off() -> None:
+    record = load_record(RECORD)
+
+    def interrupt(stage: str, done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with Bench.emulate(SMALL, seed=SEED) as bench, bench.dark():
+        run = MatrixRun.on_bench(bench, record, programmed(bench, record), on_step=interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run.refine()
+        assert not bench.mesh.confirmed_currents_ma().any()
