@@ -382,7 +382,16 @@ class FaultDiagnosis:
                 return self._add_rows(diagnosed, rows[:1])
             return replace(diagnosed, refused=diagnosed.refused | {row.name for row in rows})
         gains = {**diagnosed.gains, **{row.name: row.gain for row in rows}}
-        return replace(diagnosed, physics=physics, fit=fit, likelihood=likelihood, gains=gains, rough=False)
+        # With these effects, one that was refused before may fit.
+        return replace(
+            diagnosed,
+            physics=physics,
+            fit=fit,
+            likelihood=likelihood,
+            gains=gains,
+            rough=False,
+            refused=frozenset(),
+        )
 
     def accept_field_error(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Return a fit that counts a small field error as noise if no cause explains it."""

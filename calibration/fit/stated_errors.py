@@ -90,15 +90,24 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
         for name in _CHECKED_GROUPS
         if (members := _members_of(space, name, numbers)).any()
     }
+    # A factor from few monitors scatters: only what is above its scatter is an objection.
+    significant = sandwich_factors(space, fit, scores, above_scatter=True)
+    unexplained = {name: value * significant[name] / factors[name] for name, value in unexplained.items()}
     return StatedErrors(replace(fit, stated=total), widened, find_objections(space, fit, scores, unexplained))
 
 
 def sandwich_factors(
-    space: ParameterSpace, fit: FitResult, scores: Scores, clusters: tuple[str, ...] = ("by_segment", "by_monitor")
+    space: ParameterSpace,
+    fit: FitResult,
+    scores: Scores,
+    clusters: tuple[str, ...] = ("by_segment", "by_monitor"),
+    *,
+    above_scatter: bool = False,
 ) -> dict[str, float]:
     """Return, by parameter group, the factor by which correlated residuals increase the standard errors.
 
-    Residuals are grouped by settings and by monitors (White 1980; Cameron et al. 2011).
+    Residuals are grouped by settings and by monitors (White 1980; Cameron et al. 2011). With ``above_scatter`` each
+    factor is divided by the largest one that as many groups of independent residuals show in 99 of 100 cases.
     """
     numbers, inverse = np.flatnonzero(fit.free), fit.inverse
     # For the settings in this pass: fewer settings scatter more, as expected.
@@ -109,10 +118,18 @@ def sandwich_factors(
         # The slopes of a fit add up to that of the prior, so their mean is not scatter.
         squares = ((slopes - slopes.mean(axis=0)) @ inverse) ** 2
         ratio = squares.sum(axis=0) * len(slopes) / max(len(slopes) - 1, 1) / np.maximum(expected, 1e-300)
+        if above_scatter:
+            ratio /= _chi2_quantile_per_freedom(max(len(slopes) - 1, 1))
         for group in space.groups:
             if (members := _members_of(space, group, numbers) & (expected > 0.0)).any():
                 factors[group] = max(factors.get(group, 0.0), float(np.sqrt(np.mean(ratio[members]))))
     return factors
+
+
+def _chi2_quantile_per_freedom(freedom: int) -> float:
+    """Return the 99 % quantile of χ² over its degrees of freedom (Wilson, Hilferty 1931)."""
+    spread = 2.0 / (9.0 * freedom)
+    return float((1.0 - spread + 2.326 * np.sqrt(spread)) ** 3)
 
 
 def find_objections(
