@@ -576,8 +576,12 @@ def _without_reference(observations: Observations) -> Observations:
 
 def first_settings(mesh: MeshTopology, monitors: int, *, one_laser_first: bool = False) -> int:
     """Return the number of random settings to measure before the first phase search."""
-    phases = mesh.n_pucs + len(mesh.joints)
     per_phase = _READINGS_PER_PHASE + one_laser_first * _OF_ONE_LASER
+    if mesh.faces:
+        phases = mesh.n_pucs + len(mesh.joints)
+    else:
+        # Where light never turns back, every phase that it shows is in a few powers, and no other phase is searched.
+        phases = int(mesh.interferes.sum()) + int(visible_joint_directions(mesh).shape[1])
     return max(-(-per_phase * phases // monitors), _MIN_SETTINGS)
 
 
