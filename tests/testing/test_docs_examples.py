@@ -168,10 +168,11 @@ def test_a_new_user_of_the_tutorial_gets_from_nothing_to_a_proven_circuit(tmp_pa
     assert [command[1] for command, _ in steps] == ["bench", "run", "show", "budget", "explain", "connect"]
 
 
-def test_the_commands_of_a_chip_of_your_own_calibrate_the_example(tmp_path) -> None:
+def test_the_commands_of_a_chip_of_your_own_calibrate_the_example_and_program_it(tmp_path, monkeypatch) -> None:
     shutil.copy(ROOT / "examples" / "benches" / "clements-4x4-qontrol.yaml", tmp_path)
-    steps = session(ROOT / "docs" / "cookbook" / "own-chip.md")
-    for (program, *arguments), _ in steps:
+    page = ROOT / "docs" / "cookbook" / "unitary.md"
+    steps, programming = session(ROOT / "docs" / "cookbook" / "own-chip.md"), session(page)
+    for (program, *arguments), _ in [*steps, *programming]:
         command = [str(Path(sys.executable).with_name(program)), *arguments]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
         if "--report" in arguments:
@@ -179,6 +180,13 @@ def test_the_commands_of_a_chip_of_your_own_calibrate_the_example(tmp_path) -> N
     assert [command[1] for command, _ in steps] == ["bench", "plan", "run", "mesh"]
     # The picture of the page is the one that its command draws.
     assert (tmp_path / "own-chip.svg").read_text() == (ROOT / "docs" / "img" / "own-chip.svg").read_text()
+    assert "4 x 4 matrix on the mesh: measured fidelity 0.99" in done.stdout
+    assert (tmp_path / "fourier.svg").read_text().count("<rect") == 1 + 2 * 3 * 16
+    (code,) = (block[2] for block in _BLOCK.finditer(page.read_text(encoding="utf-8")))
+    emulated = re.sub(r"Bench\.open\((\S+), leave_on_s=3600\.0\)", r"Bench.emulate(\1)", code)
+    assert emulated != code
+    monkeypatch.chdir(tmp_path)
+    exec(compile(emulated, "example", "exec"), {})
 
 
 @pytest.mark.parametrize(

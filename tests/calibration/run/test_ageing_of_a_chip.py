@@ -10,11 +10,21 @@ import pytest
 import yaml
 
 from calibration.record.conversion import covariance_from_record
+from calibration.run.matrices import MatrixRun
 from lumion_hw.bench.bench import Bench
 from lumion_hw.cli import calibrate_main as main
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
+from lumion_hw.mesh.programming.matrix import (
+    amplitude_fidelity,
+    fidelity_up_to_port_phases,
+    program_matrix,
+    source_detunings_hz,
+)
 from lumion_hw.mesh.record.calibration_record import HEATER_RESISTANCES, CalibrationRecord
 from lumion_hw.storage import load_record
 from tests.calibration.aged_bench import first_day
+from tests.calibration.run.test_matrices import on_chip
+from tests.mesh.known_truth import haar_unitary
 
 CHIP = Path(__file__).parents[3] / "examples" / "benches" / "clements-4x4-qontrol.yaml"
 SEED = 1
@@ -119,3 +129,31 @@ def test_a_chip_that_changed_too_much_is_sent_to_a_new_calibration(
     assert "has changed too much for a check" in said
     assert "calibrate again" in said
     assert load_record(home / "other.json").faults
+
+
+def test_a_matrix_is_refined_on_the_aged_chip_to_what_its_losses_allow(home: Path) -> None:
+    record = load_record(home / "chip.json")
+    document = yaml.safe_load(CHIP.read_text())
+    document["emulation"] |= {
+        "phase_drift_rad_per_root_day": 0.02,
+        "gain_drift_per_root_day": 0.001,
+        "resistance_drift_per_root_day": 5e-4,
+    }
+    bench_file = home / "refined.yaml"
+    bench_file.write_text(yaml.safe_dump(document))
+    wanted = haar_unitary(4, np.random.default_rng(0))
+    with Bench.emulate(bench_file, seed=SEED, aged_s=DAYS * 86_400.0) as bench, bench.dark():
+        known = CalibratedMesh.from_record(record, bench.mesh.heater_max_ma)
+        setting = program_matrix(known, wanted, detunings_hz=source_detunings_hz(record))
+        history = MatrixRun.on_bench(bench, record, setting).refine(rounds=5, readings=200)
+        true = [fidelity_up_to_port_phases(wanted, on_chip(bench, record, each.setting)) for each in history]
+        amplitudes = [amplitude_fidelity(wanted, on_chip(bench, record, each.setting)) for each in history]
+    for measured, fidelity, amplitude in zip(history, true, amplitudes, strict=True):
+        assert measured.readings <= 200
+        assert measured.phases_are_measured
+        assert abs(measured.phase_true.value - fidelity) < 5.0 * measured.phase_true.sigma + 2e-5
+        assert abs(measured.amplitude.value - amplitude) < 5.0 * measured.amplitude.sigma + 2e-5
+    # Of what ageing has cost, a tenth may remain; unequal losses of the paths stay.
+    assert setting.fidelity - true[-1] < 0.1 * (setting.fidelity - true[0])
+    assert true[0] < setting.fidelity - 1e-3
+    assert len(history) <= 6
