@@ -29,7 +29,8 @@ from benchmarks.matrices import bench_of  # noqa: E402  # the path above
 
 def fabric_of(ports: int) -> dict[str, Any]:
     """Return the bench file of a switch between SFP+ modules, one at each input and output."""
-    modules = {f"sfp{port}": {"kind": "sfp-8472", "serial": f"ER-{port}"} for port in range(ports)}
+    modules: dict[str, Any] = {f"sfp{port}": {"kind": "sfp-8472", "serial": f"ER-{port}"} for port in range(ports)}
+    modules |= {f"pol{port}": {"kind": "oz-epc04"} for port in range(ports)}
     driver = {"kind": "lumion-mesh", "serial": "BN-0001", "heater_max_ma": 2.5, "heater_ohm": 1000.0}
     return {
         "version": 1,
@@ -43,11 +44,11 @@ def fabric_of(ports: int) -> dict[str, Any]:
         },
         "wiring": {
             "inputs": [
-                {"transponder": f"sfp{port}", "port": port, "loss_db": 0.5, "gain_db": 2.0} for port in range(ports)
+                {"transponder": f"sfp{port}", "port": port, "polarization": f"pol{port}", "loss_db": 0.5}
+                for port in range(ports)
             ],
             "outputs": [{"port": ports + port, "transponder": f"sfp{port}", "loss_db": 0.3} for port in range(ports)],
         },
-        "emulation": {"fibre_drift_rad2_per_s": 0.0},
     }
 
 

@@ -6,7 +6,7 @@ Stages: survey, heater sweeps, random settings, estimate of passive phases, phas
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -241,9 +241,11 @@ class Bootstrap:
                     parameters = self._start(nominal, result)
                     trusted = explains(Start(parameters, survey, heaters, guess, result, sweeps, random, True, (), ()))
                 if not trusted and portion == 0:
-                    self._check_monitors(survey, random, nominal)
-                    guess, result = self._try_stronger_crosstalk(survey, random, guess, result)
-                    nominal = self.nominal(survey.sources, survey.monitors)
+                    if (other := self._try_exchanges(survey, random, nominal)) is not None:
+                        guess, result = other
+                    else:
+                        guess, result = self._try_stronger_crosstalk(survey, random, guess, result)
+                        nominal = self.nominal(survey.sources, survey.monitors)
                     trusted = result.unexplained < self._plan.search.plausible
                 work += result.work
                 before = result = replace(result, work=work)
@@ -480,11 +482,13 @@ class Bootstrap:
         before: SearchResult | None = None,
         seed_result: SearchResult | None = None,
         max_work: float = math.inf,
+        turned: Collection[int] = (),
     ) -> tuple[PassiveGuess, SearchResult]:
         sources = survey.sources
         heated = Heating(self._mesh, self._expected.ohm).phases(nominal, random.currents_ma)
         levels = mean_levels(random, sources, self._light)
         guess = guess_passive_phases(random, heated.arm_rad, sources, self._light, levels)
+        guess.passive_rad[list(turned)] += np.pi
         max_steps = plan.steps * plan.starts
 
         def phase_search_for(used_sources: tuple[int, ...], plan: SearchPlan) -> PhaseSearch:
@@ -534,8 +538,12 @@ class Bootstrap:
         self._crosstalk = best[0], 0.0
         return guess, replace(result, work=work)
 
-    def _check_monitors(self, survey: Survey, random: Observations, nominal: MeshParameters) -> None:
-        """Search again with two monitors exchanged.
+    def _try_exchanges(
+        self, survey: Survey, random: Observations, nominal: MeshParameters
+    ) -> tuple[PassiveGuess, SearchResult] | None:
+        """Search again with two monitors exchanged, or, where these belong to one PUC, with half a turn more in it.
+
+        Return the result if one is found without an exchange.
 
         Raises:
             CalibrationError: The readings are those of a mesh with two exchanged monitors.
@@ -543,17 +551,27 @@ class Bootstrap:
         heated = Heating(self._mesh, self._expected.ohm).phases(nominal, random.currents_ma)
         candidates = exchange_candidates(random, heated.arm_rad, survey.sources, self._light, self._mesh.interferes)
         plan = replace(self._plan.search, starts=min(_FIRST_STARTS, self._plan.search.starts))
+        max_work = self._max_search_work(survey)
         for first, second in candidates:
+            ports = random.monitors[first], random.monitors[second]
+            pucs = {int(self._mesh.port_puc_port[port]) // 4 for port in ports}
+            if len(pucs) == 1:
+                # An exchange gives the same light as half a turn in this PUC, by which its phase was wrongly guessed:
+                # in a symmetric network the mean powers at both inputs of the PUC, from which it is guessed, are equal.
+                found = self._search(survey, random, nominal, plan, max_work=max_work, turned=pucs)
+                if found[1].unexplained < plan.plausible:
+                    return found
+                continue
             exchanged = exchange_monitors(random, first, second)
-            _, result = self._search(survey, exchanged, nominal, plan, max_work=self._max_search_work(survey))
+            _, result = self._search(survey, exchanged, nominal, plan, max_work=max_work)
             if result.unexplained < plan.plausible:
-                ports = random.monitors[first], random.monitors[second]
                 raise CalibrationError(
                     f"the fibres or channels of the monitors at ports {ports[0]} and {ports[1]} are exchanged: the "
                     "readings fit the mesh only with these two exchanged",
                     hint="Exchange the two fibres, or the two ports under 'wiring.outputs' in the bench file, and "
                     "calibrate again.",
                 )
+        return None
 
     def _start(self, nominal: MeshParameters, result: SearchResult) -> MeshParameters:
         # Only differences of common phases per PUC are observable; their mean is assumed to match the stated

@@ -189,6 +189,26 @@ def test_the_commands_of_a_chip_of_your_own_calibrate_the_example_and_program_it
     exec(compile(emulated, "example", "exec"), {})
 
 
+@pytest.mark.long
+def test_the_page_of_a_switch_as_a_fabric_connects_servers_and_keeps_them(tmp_path) -> None:
+    page = ROOT / "docs" / "cookbook" / "benes-fabric.md"
+    bench = ROOT / "examples" / "benes_fabric.yaml"
+    (shown,) = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert shown in bench.read_text(encoding="utf-8")
+    shutil.copy(bench, tmp_path)
+    printed = []
+    for (program, *arguments), _ in session(page):
+        command = [str(Path(sys.executable).with_name(program)), *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+        printed.append(done.stdout)
+    assert (tmp_path / "benes-fabric.svg").read_text() == (ROOT / "docs" / "img" / "benes-fabric.svg").read_text()
+    calibrated, _, connected, explained, kept = printed
+    assert "meets all its goals" in calibrated
+    assert "sfp2:sfp0" in connected
+    assert "margin over sensitivity" in explained
+    assert "standing: sfp0:sfp2" in kept
+
+
 @pytest.mark.parametrize(
     ("page", "bench"),
     [
