@@ -2,8 +2,8 @@
 
 Run: .venv/bin/python benchmarks/cookbook.py    runs the code blocks with pictures and rewrites docs/img
 
-A page of docs/cookbook/ with a picture has a code block that saves it under the same name, or a command that draws the
-mesh, so that readers get the picture that they see. Needs the extras plots and frames.
+A page of docs/cookbook/ with a picture has a code block that saves it under the same name, or a command that draws it,
+so that readers get the picture that they see. Needs the extras plots and frames.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ IMAGES = HERE / "docs" / "img"
 EXAMPLES = sorted((HERE / "examples").rglob("*.yaml"))
 PAGES = sorted((HERE / "docs" / "cookbook").glob("*.md"))
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_MAP = re.compile(r"^\$ (lumion mesh show .* -o ([\w-]+\.svg))$", re.MULTILINE)
+_COMMAND = re.compile(r"^\$ (.*)$", re.MULTILINE)
+_MAP = re.compile(r"^\$ (lumion mesh (?:show|route) .* (?:-o|--svg) ([\w-]+\.svg))$", re.MULTILINE)
+_RESULT = re.compile(r"^\$ lumion mesh program .* --picture ([\w-]+\.svg)$", re.MULTILINE)
+_BEFORE = {"unitary.md": "own-chip.md"}
+"""Page whose commands come first, for a page that uses their record."""
 _SAVED = re.compile(r"\.savefig\(\"([\w-]+\.svg)\"\)")
 
 
 def drawn(page: Path) -> set[str]:
     """Return the names of the pictures that the blocks and commands of a page save."""
     text = page.read_text(encoding="utf-8")
-    return {*_SAVED.findall(text), *(name for _, name in _MAP.findall(text))}
+    return {*_SAVED.findall(text), *_RESULT.findall(text), *(name for _, name in _MAP.findall(text))}
 
 
 def draw_map(command: str, name: str) -> None:
@@ -43,6 +47,19 @@ def draw_map(command: str, name: str) -> None:
         shutil.copy(Path(folder) / name, IMAGES / name)
 
 
+def draw_results(page: Path) -> None:
+    """Run all commands of a page, and those of the page before it; keep the pictures of programmed matrices."""
+    with tempfile.TemporaryDirectory() as folder:
+        for bench in EXAMPLES:
+            shutil.copy(bench, folder)
+        for part in (page.with_name(_BEFORE[page.name]), page):
+            for command in _COMMAND.findall(part.read_text(encoding="utf-8")):
+                program, *arguments = shlex.split(command)
+                subprocess.run([Path(sys.executable).with_name(program), *arguments], cwd=folder, check=True)
+        for name in _RESULT.findall(page.read_text(encoding="utf-8")):
+            shutil.copy(Path(folder) / name, IMAGES / name)
+
+
 def main() -> None:
     os.environ["MPLBACKEND"] = "agg"
     import matplotlib as mpl
@@ -53,6 +70,8 @@ def main() -> None:
     for page in PAGES:
         for command, name in _MAP.findall(page.read_text(encoding="utf-8")):
             draw_map(command, name)
+        if page.name in _BEFORE:
+            draw_results(page)
         for block in _BLOCK.findall(page.read_text(encoding="utf-8")):
             names = _SAVED.findall(block)
             if not names:

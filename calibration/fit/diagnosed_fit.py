@@ -213,7 +213,7 @@ class FaultDiagnosis:
         return diagnosis._try_coupler_signs(diagnosis._try_other_branches(extended))
 
     @property
-    def _shows_common_phases(self) -> bool:
+    def _common_phases_are_observable(self) -> bool:
         """Whether light shows a phase that is common to both arms of a PUC.
 
         Only loops do, and a single loop shows the phase that is common to all PUCs.
@@ -228,7 +228,7 @@ class FaultDiagnosis:
         crosstalk = self.model.space.group("crosstalk")
         expected, parameters = self.prior.mean[crosstalk], diagnosed.fit.parameters
         is_usual = parameters.crosstalk_rad_per_mw[0] < _MIN_STRONGER_CROSSTALK * expected[0]
-        if is_usual or not self._shows_common_phases or self.model.work.is_used_up:
+        if is_usual or not self._common_phases_are_observable or self.model.work.is_used_up:
             return diagnosed
         start = replace(parameters, crosstalk_rad_per_mw=expected, extra_physics={BOTH_ARMS: np.array([_OXIDE_SHARE])})
         physics = diagnosed.physics.having(BOTH_ARMS, _OXIDE_SHARE)
@@ -338,7 +338,7 @@ class FaultDiagnosis:
         if key not in self.scored:
             self.trying("additional physics")
             excluded = set(diagnosed.physics.widths) | (
-                set() if self._shows_common_phases else {BOTH_ARMS, BOTH_ARMS_SCATTER}
+                set() if self._common_phases_are_observable else {BOTH_ARMS, BOTH_ARMS_SCATTER}
             )
             names = [row.name for row in PHYSICS if row.name not in excluded]
             self.scored.clear()

@@ -128,12 +128,12 @@ def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.b
             break
         further = rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, heaters)
         read_monitors(np.sqrt(further if driven is None else further * driven))
-    _check_inputs_differ(ports, np.array(readings), floor_ma)
+    _check_switch_changes_light(ports, np.array(readings), floor_ma)
     noise = NoiseModel(max(float(np.sqrt(np.mean(np.square(relative or [0.0])))), _MIN_RELATIVE), floor_ma)
     return _select_readings(probe, strongest, is_reachable, noise, level_ma)
 
 
-def _check_inputs_differ(ports: Sequence[int], readings: NDArray[np.float64], floor_ma: float) -> None:
+def _check_switch_changes_light(ports: Sequence[int], readings: NDArray[np.float64], floor_ma: float) -> None:
     """Check that no two inputs give the same light in all settings.
 
     ``readings`` has the shape ``(ports, settings, monitors)``.
@@ -143,8 +143,8 @@ def _check_inputs_differ(ports: Sequence[int], readings: NDArray[np.float64], fl
     """
     light = np.nan_to_num(readings.reshape(len(ports), math.prod(readings.shape[1:])))
     size = np.linalg.norm(light, axis=1)
-    lit = np.flatnonzero(size > _BRIGHT_SIGMA * floor_ma)
-    for first, second in itertools.combinations(lit.tolist(), 2):
+    sources_with_light = np.flatnonzero(size > _BRIGHT_SIGMA * floor_ma)
+    for first, second in itertools.combinations(sources_with_light.tolist(), 2):
         difference = light[first] / size[first] - light[second] / size[second]
         if np.linalg.norm(difference) < _SAME_LIGHT:
             raise CalibrationError(

@@ -43,7 +43,7 @@ _CHECK_TAUS = 5.0
 _MIXED = 0.01
 """Unexplained fraction of the variance above which the heaters may have different time constants; with one time
 constant, half of this stays unexplained at most."""
-_MAX_FALL = 0.04
+_MAX_DECREASE = 0.04
 """Largest change after ``_CHECK_TAUS`` relative to that after half of it, if all heaters are alike; usual is 0.01."""
 _SLOW_SIGMA = 6.0
 """Change of a reading that shows a slow heater: one in a billion by noise."""
@@ -126,7 +126,7 @@ def _is_changing(mesh: StepResponse, steps_ma: Real, tau_s: float) -> bool:
     )
     noise = max(float(np.std(repeated)) / math.sqrt(2.0), _ROUNDING)
     is_change = np.abs(change).max() > _SLOW_SIGMA * math.sqrt(1.5) * noise
-    return bool(is_change and np.linalg.norm(change) > _MAX_FALL * np.linalg.norm(before))
+    return bool(is_change and np.linalg.norm(change) > _MAX_DECREASE * np.linalg.norm(before))
 
 
 def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float | None:

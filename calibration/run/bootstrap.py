@@ -558,9 +558,9 @@ class Bootstrap:
             if len(pucs) == 1:
                 # An exchange gives the same light as half a turn in this PUC, by which its phase was wrongly guessed:
                 # in a symmetric network the mean powers at both inputs of the PUC, from which it is guessed, are equal.
-                found = self._search(survey, random, nominal, plan, max_work=max_work, turned=pucs)
-                if found[1].unexplained < plan.plausible:
-                    return found
+                turned_result = self._search(survey, random, nominal, plan, max_work=max_work, turned=pucs)
+                if turned_result[1].unexplained < plan.plausible:
+                    return turned_result
                 continue
             exchanged = exchange_monitors(random, first, second)
             _, result = self._search(survey, exchanged, nominal, plan, max_work=max_work)

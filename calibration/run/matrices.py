@@ -54,10 +54,10 @@ READINGS = 200
 """Most readings of one measurement: one input lit in one setting, all outputs read."""
 ROUNDS = 5
 """Most rounds of a refinement."""
-_MIN_AROUND, _MAX_AROUND = 3, 24
+_MIN_NEAR_SETTINGS, _MAX_NEAR_SETTINGS = 3, 24
 # Phase by which heaters differ from the programmed setting: enough to turn phases into power, near enough that the
 # same corrections hold.
-_AROUND_RAD = 0.4
+_NEAR_RAD = 0.4
 # Standard deviation of what a record does not know: drift since it was made, effects that no row of the model has. The
 # smallest that explains the readings is used.
 _UNKNOWN_RAD = (0.001, 0.005, 0.02, 0.08, 0.3)
@@ -72,7 +72,7 @@ _TURN_RAD = 1.8
 _RELATIVE, _MIN_RELATIVE, _MIN_FLOOR_MA = 0.005, 1e-3, 1e-9
 _DRIFT = SettingDrift(power_db=0.02, common_phase_rad=3e-3)
 # A correction that is predicted to gain less than this share of the missing fidelity is not made.
-_WORTHWHILE = 0.1
+_MIN_GAIN = 0.1
 
 
 @dataclass(frozen=True)
@@ -153,11 +153,11 @@ class MatrixRun:
         self._record, self._limits, self._on_step = record, limits or HeaterLimits(), on_step
         self._space = space_from_record(record)
         self._unknown = 0
-        for ports, known, word in (
+        for ports, available, word in (
             (setting.inputs, set(probe.sources) & set(self._space.sources), "source"),
             (setting.outputs, set(probe.monitors) & set(self._space.monitors), "monitor"),
         ):
-            if missing := [port for port in ports if port not in known]:
+            if missing := [port for port in ports if port not in available]:
                 raise ConfigError(
                     f"port {missing[0]} has no {word} in this record and bench, so the matrix cannot be measured",
                     hint="Give inputs with sources and outputs with monitors, or program without measuring.",
@@ -172,7 +172,7 @@ class MatrixRun:
         self._place = MatrixPlace(
             setting.inputs, setting.outputs, setting.pucs, (), ignores_port_phases=setting.ignores_port_phases
         )
-        self._known = CalibratedMesh.from_record(record)
+        self._calibrated = CalibratedMesh.from_record(record)
         self._detunings_hz = source_detunings_hz(record)
         self._wanted, self._setting = setting.wanted, setting
 
@@ -230,12 +230,12 @@ class MatrixRun:
         try:
             for _ in range(rounds + 1):
                 history.append(self._measure(readings))
-                model = MatrixModel(self._known, self._wanted, self._place, self._detunings_hz)
-                own = np.minimum(self._known.own_rad(self._setting.currents_ma), self._known.reach_rad)
+                model = MatrixModel(self._calibrated, self._wanted, self._place, self._detunings_hz)
+                own = np.minimum(self._calibrated.own_rad(self._setting.currents_ma), self._calibrated.reach_rad)
                 setting = model.setting(model.refined(own), self._limits)
                 reached = history[-1].phase_true
                 gain = setting.fidelity - reached.value
-                if len(history) > rounds or gain < max(_WORTHWHILE * (1.0 - reached.value), reached.sigma):
+                if len(history) > rounds or gain < max(_MIN_GAIN * (1.0 - reached.value), reached.sigma):
                     break
                 self._setting = setting
         finally:
@@ -244,8 +244,8 @@ class MatrixRun:
 
     def _measure(self, readings: int) -> MatrixMeasurement:
         inputs = self._setting.inputs
-        around = int(np.clip(readings // len(inputs) - 1, _MIN_AROUND, _MAX_AROUND))
-        plan = np.stack([self._setting.currents_ma, *(self._near_ma() for _ in range(around))])
+        n_near = int(np.clip(readings // len(inputs) - 1, _MIN_NEAR_SETTINGS, _MAX_NEAR_SETTINGS))
+        plan = np.stack([self._setting.currents_ma, *(self._near_ma() for _ in range(n_near))])
         first = len(self._logbook)
         for number, port in enumerate(inputs):
             self._logbook.light_only_port(port)
@@ -254,24 +254,28 @@ class MatrixRun:
         fit = self._fit()
         covariance = self._covariance(fit, fit.prior_information)
         origin = origin_from_record(self._record)
-        self._known = CalibratedMesh.from_record(build_record(self._space, fit.parameters, origin, covariance))
-        samples = self._samples(self._known)
+        self._calibrated = CalibratedMesh.from_record(build_record(self._space, fit.parameters, origin, covariance))
+        samples = self._samples(self._calibrated)
         flat = self._covariance(fit, self._prior(_TURN_RAD).information(fit.free))
-        unaided = self._samples(CalibratedMesh.from_record(build_record(self._space, fit.parameters, origin, flat)))
+        without_record = self._samples(
+            CalibratedMesh.from_record(build_record(self._space, fit.parameters, origin, flat))
+        )
         powers, sigma = self._powers(fit, first, len(plan))
         fidelities = [fidelity_up_to_port_phases(self._wanted, sample) for sample in samples]
-        matrix = self._solve(self._known.cells(self._setting.currents_ma))
+        matrix = self._solve(self._calibrated.cells(self._setting.currents_ma))
         return MatrixMeasurement(
             self._setting,
             powers,
             sigma,
             self._turned(matrix),
             self._phase_sigma_rad(samples),
-            bool(self._phase_error_rad(unaided) < _MEASURED_RAD),
-            self._drawn(powers, sigma, lambda p: amplitude_fidelity(self._wanted, np.sqrt(p).astype(np.complex128))),
+            bool(self._phase_error_rad(without_record) < _MEASURED_RAD),
+            self._with_error(
+                powers, sigma, lambda p: amplitude_fidelity(self._wanted, np.sqrt(p).astype(np.complex128))
+            ),
             Fidelity(float(np.mean(fidelities)), float(np.std(fidelities))),
             tuple(
-                self._drawn(power, error, partial(_similarity, wanted))
+                self._with_error(power, error, partial(_statistical_fidelity, wanted))
                 for wanted, power, error in zip(self._wanted.T, powers.T, sigma.T, strict=True)
             ),
             len(inputs) * len(plan),
@@ -279,15 +283,15 @@ class MatrixRun:
 
     def _near_ma(self) -> Real:
         """Return the currents of a setting around the programmed one."""
-        own = self._known.own_rad(self._setting.currents_ma)
+        own = self._calibrated.own_rad(self._setting.currents_ma)
         arms = [2 * puc + arm for puc in sorted(self._setting.pucs) for arm in (0, 1)]
         moved = own.copy()
-        moved[arms] += _AROUND_RAD * self._rng.standard_normal(len(arms))
-        live = self._known.max_ma > 0.0
+        moved[arms] += _NEAR_RAD * self._rng.standard_normal(len(arms))
+        live = self._calibrated.max_ma > 0.0
         # Reflected at both ends of the range: a clipped phase would often be the same.
-        reach = self._known.reach_rad
+        reach = self._calibrated.reach_rad
         moved = np.where(live, np.clip(reach - np.abs(reach - np.abs(moved)), 0.0, reach), 0.0)
-        return self._known.currents_ma(moved)
+        return self._calibrated.currents_ma(moved)
 
     def _fit(self) -> FitResult:
         ports = self._space.monitors
@@ -341,7 +345,7 @@ class MatrixRun:
         sigma = np.hypot(noise.sigma_ma(np.maximum(reading_ma, 0.0)), relative * reading_ma)
         return np.maximum(reading_ma, 0.0) / scale, sigma / scale
 
-    def _drawn(self, powers: Real, sigma: Real, fidelity: Callable[[Real], float]) -> Fidelity:
+    def _with_error(self, powers: Real, sigma: Real, fidelity: Callable[[Real], float]) -> Fidelity:
         noise = np.random.default_rng(0).standard_normal((_DRAWS, *powers.shape))
         values = [fidelity(np.maximum(powers + sigma * draw, 0.0)) for draw in noise]
         return Fidelity(fidelity(powers), float(np.std(values)))
@@ -354,8 +358,8 @@ class MatrixRun:
         matrix: Complex = np.concatenate(columns, axis=-1)
         return matrix
 
-    def _samples(self, known: CalibratedMesh) -> Complex:
-        return self._solve(sample_cells(known, self._setting.currents_ma, _DRAWS))
+    def _samples(self, calibrated: CalibratedMesh) -> Complex:
+        return self._solve(sample_cells(calibrated, self._setting.currents_ma, _DRAWS))
 
     def _turned(self, matrix: Complex) -> Complex:
         at_output, at_input = port_phases(self._wanted, matrix)
@@ -373,6 +377,6 @@ class MatrixRun:
         return float(np.sqrt((weight * self._phase_sigma_rad(samples) ** 2).sum() / weight.sum()))
 
 
-def _similarity(wanted: Complex, powers: Real) -> float:
+def _statistical_fidelity(wanted: Complex, powers: Real) -> float:
     shares = np.abs(wanted) ** 2
     return float(np.sqrt(shares * powers).sum() ** 2 / (shares.sum() * max(powers.sum(), 1e-300)))

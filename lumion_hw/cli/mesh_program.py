@@ -100,23 +100,23 @@ def program(
     with open_bench(bench_file, emulate, seed, endpoints, aged_s=aged_s, leave_on_s=leave_on_s) as bench, bench.dark():
         bench.mesh.check_record(record)
         cli_drift.check_in_use(bench, record)
-        known = CalibratedMesh.from_record(record, bench.mesh.heater_max_ma)
+        calibrated = CalibratedMesh.from_record(record, bench.mesh.heater_max_ma)
         setting = program_matrix(
-            known,
+            calibrated,
             wanted,
             inputs=columns,
             outputs=rows,
             limits=heater_limits(bench),
             detunings_hz=source_detunings_hz(record),
         )
-        is_small = len(known.max_ma) <= _MANY_HEATERS and wanted.shape[0] == wanted.shape[1]
-        phases = reachable_phases(known, setting.inputs, setting.outputs) if is_small else None
+        is_small = len(calibrated.max_ma) <= _MANY_HEATERS and wanted.shape[0] == wanted.shape[1]
+        phases = reachable_phases(calibrated, setting.inputs, setting.outputs) if is_small else None
         history: list[MatrixMeasurement] = []
         if measure or refine:
             history = _measured(bench, record, setting, seed, rounds if refine else 0, readings, as_json)
             setting = history[-1].setting
         bench.mesh.program(setting.currents_ma)
-    document = _document(setting, phases, history, known)
+    document = _document(setting, phases, history, calibrated)
     if out is not None:
         from lumion_hw.files.json_text import json_text
 
@@ -126,12 +126,12 @@ def program(
         from lumion_hw.mesh.programming.matrix import port_phases
 
         at_output, at_input = port_phases(setting.wanted, setting.matrix)
-        shown = history[-1].matrix if history else at_output[:, None] * setting.matrix * at_input
+        final = history[-1].matrix if history else at_output[:, None] * setting.matrix * at_input
         name = "Matrix as measured" if history else "Matrix as predicted"
         write_file(
             picture,
             "picture",
-            matrices_svg(setting.wanted, shown, name, [one.phase_true.value for one in history]),
+            matrices_svg(setting.wanted, final, name, [one.phase_true.value for one in history]),
             overwrite,
         )
     if as_json:
@@ -224,10 +224,10 @@ def _document(
     setting: MatrixSetting,
     phases: tuple[int, int] | None,
     history: Sequence[MatrixMeasurement],
-    known: CalibratedMesh,
+    calibrated: CalibratedMesh,
 ) -> dict[str, Any]:
-    channels = known.record.heater_channels
-    driven = np.flatnonzero(known.max_ma > 0.0)
+    channels = calibrated.record.heater_channels
+    driven = np.flatnonzero(calibrated.max_ma > 0.0)
     return {
         "schema": "lumion-matrix-setting-1",
         "inputs": list(setting.inputs),
@@ -256,7 +256,7 @@ def _document(
             }
             for measurement in history
         ],
-        "record_sha256": known.record.content_sha256,
+        "record_sha256": calibrated.record.content_sha256,
     }
 
 

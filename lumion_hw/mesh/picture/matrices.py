@@ -16,7 +16,7 @@ Complex = NDArray[np.complex128]
 
 _INK, _PAPER, _GRID = "#1d2733", "#ffffff", "#c9d1da"
 _PANEL, _GAP, _MARGIN, _TITLE = 300.0, 60.0, 40.0, 84.0  # px
-_WHEEL = 22.0  # px
+_KEY_RADIUS = 22.0  # px
 _ROOT = '<svg xmlns="http://www.w3.org/2000/svg" width="{w:.0f}" height="{h:.0f}" viewBox="0 0 {w:.0f} {h:.0f}"'
 
 
@@ -143,14 +143,17 @@ def _labelled(count: int) -> Sequence[int]:
 
 def _phase_key(width: float) -> Iterator[str]:
     """Yield a wheel of colours by phase."""
-    x, y, steps = width - _MARGIN - _WHEEL - 30.0, 30.0, 24
+    x, y, steps = width - _MARGIN - _KEY_RADIUS - 30.0, 30.0, 24
     for step in range(steps):
         ends = [2.0 * math.pi * (step + half) / steps for half in (-0.55, 0.55)]
-        points = " ".join(f"{x + _WHEEL * math.cos(end):.1f},{y - _WHEEL * math.sin(end):.1f}" for end in ends)
+        points = " ".join(
+            f"{x + _KEY_RADIUS * math.cos(end):.1f},{y - _KEY_RADIUS * math.sin(end):.1f}" for end in ends
+        )
         yield f'<polygon points="{x:.1f},{y:.1f} {points}" fill="{_colour(2.0 * math.pi * step / steps)}"/>'
-    for text, dx, dy in (("0", _WHEEL + 9.0, 4.0), ("π", -_WHEEL - 9.0, 4.0)):
+    for text, right, down in (("0", _KEY_RADIUS + 9.0, 4.0), ("π", -_KEY_RADIUS - 9.0, 4.0)):
         yield (
-            f'<text x="{x + dx:.1f}" y="{y + dy:.1f}" font-size="12" text-anchor="middle" fill="{_INK}">{text}</text>'
+            f'<text x="{x + right:.1f}" y="{y + down:.1f}" font-size="12" text-anchor="middle" fill="{_INK}">'
+            f"{text}</text>"
         )
     yield f'<text x="{x - 50:.1f}" y="34" font-size="12" text-anchor="end" fill="{_INK}">phase</text>'
 

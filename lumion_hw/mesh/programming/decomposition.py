@@ -52,7 +52,7 @@ class Mixer:
 
 
 @dataclass(frozen=True, eq=False)
-class Decomposition:
+class UnitaryDecomposition:
     """A matrix as input phases, mixers in the order of the light, and output phases.
 
     U = diag(e^{-j·output}) · (last mixer) ⋯ (first mixer) · diag(e^{-j·input}).
@@ -76,21 +76,21 @@ class Decomposition:
         product: Complex = np.exp(-1j * self.output_rad)[:, None] * matrix
         return product
 
-    def transposed(self) -> Decomposition:
+    def transposed(self) -> UnitaryDecomposition:
         """Return the decomposition of the transposed matrix, with the mixers in reverse order."""
         mixers = [
             replace(mixer, before_rad=mixer.after_rad, after_rad=mixer.before_rad) for mixer in reversed(self.mixers)
         ]
-        return Decomposition(self.output_rad, tuple(mixers), self.input_rad)
+        return UnitaryDecomposition(self.output_rad, tuple(mixers), self.input_rad)
 
-    def mirrored(self) -> Decomposition:
+    def mirrored(self) -> UnitaryDecomposition:
         """Return the decomposition of the matrix with rows and columns in reverse order."""
         last = len(self.input_rad) - 1
         mixers = [replace(mixer, first=last - mixer.first, second=last - mixer.second) for mixer in self.mixers]
-        return Decomposition(self.input_rad[::-1], tuple(mixers), self.output_rad[::-1])
+        return UnitaryDecomposition(self.input_rad[::-1], tuple(mixers), self.output_rad[::-1])
 
 
-def rectangular(unitary: Complex) -> Decomposition:
+def rectangular(unitary: Complex) -> UnitaryDecomposition:
     """Decompose a unitary for a rectangular mesh, which is the shallowest (Clements 2016).
 
     Raises:
@@ -114,10 +114,10 @@ def rectangular(unitary: Complex) -> Decomposition:
         m = mixer.first
         moved.append(replace(mixer, before_rad=float(phases[m] - phases[m + 1])))
         phases[m] = phases[m + 1] - mixer.before_rad
-    return Decomposition(np.zeros(n), (*first, *moved), phases)
+    return UnitaryDecomposition(np.zeros(n), (*first, *moved), phases)
 
 
-def triangular(unitary: Complex) -> Decomposition:
+def triangular(unitary: Complex) -> UnitaryDecomposition:
     """Decompose a unitary for a triangular mesh (Reck 1994). The first light passes the mixer of modes 0 and 1.
 
     Raises:
@@ -126,10 +126,10 @@ def triangular(unitary: Complex) -> Decomposition:
     remainder = _copy(unitary)
     n = len(remainder)
     mixers = [_null_from_right(remainder, row, mode) for row in range(n - 1, 0, -1) for mode in range(row)]
-    return Decomposition(np.zeros(n), tuple(mixers), -np.angle(np.diag(remainder)))
+    return UnitaryDecomposition(np.zeros(n), tuple(mixers), -np.angle(np.diag(remainder)))
 
 
-def variants(unitary: Complex) -> Iterator[Decomposition]:
+def variants(unitary: Complex) -> Iterator[UnitaryDecomposition]:
     """Yield the decompositions of a unitary: rectangular and triangular, as they are, mirrored and transposed.
 
     Raises:
@@ -142,7 +142,7 @@ def variants(unitary: Complex) -> Iterator[Decomposition]:
         yield decompose(unitary.T[::-1, ::-1]).mirrored().transposed()
 
 
-def dilated(matrix: Complex) -> Complex:
+def unitary_dilation(matrix: Complex) -> Complex:
     """Return a unitary whose first rows and columns are the matrix, divided by its largest singular value.
 
     A unitary matrix times any factor gives a unitary of the same size, another one a unitary of twice the size.
@@ -155,9 +155,9 @@ def dilated(matrix: Complex) -> Complex:
     if np.abs(values - 1.0).max() < _NOT_UNITARY:
         unitary: Complex = left @ right
         return unitary
-    rest = np.sqrt(1.0 - np.minimum(values, 1.0) ** 2)
-    blocks = [[left * values @ right, left * rest @ left.conj().T],
-              [(right.conj().T * rest) @ right, -(right.conj().T * values) @ left.conj().T]]  # fmt: skip
+    remaining = np.sqrt(1.0 - np.minimum(values, 1.0) ** 2)
+    blocks = [[left * values @ right, left * remaining @ left.conj().T],
+              [(right.conj().T * remaining) @ right, -(right.conj().T * values) @ left.conj().T]]  # fmt: skip
     whole: Complex = np.block(blocks)
     return whole
 

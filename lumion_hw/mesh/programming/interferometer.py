@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lumion_hw.mesh.layout.cells import CELL_KINDS
 from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
-from lumion_hw.mesh.programming.decomposition import Decomposition, Mixer
+from lumion_hw.mesh.programming.decomposition import Mixer, UnitaryDecomposition
 
 Real = NDArray[np.float64]
 
@@ -92,7 +92,7 @@ class Interferometer:
         """Return the cells that some waveguides pass."""
         return frozenset(passage.puc for passage in self.passages if set(waveguides) & set(passage.waveguides))
 
-    def equations(self, decomposition: Decomposition, first: int = 0) -> PhaseEquations | None:
+    def equations(self, decomposition: UnitaryDecomposition, first: int = 0) -> PhaseEquations | None:
         """Return the equations for a decomposed matrix; ``None`` if its mixers do not fit the mesh.
 
         The modes of the matrix are neighbouring waveguides from ``first`` on. Other waveguides are kept apart from
@@ -103,7 +103,7 @@ class Interferometer:
         shifted = [
             replace(mixer, first=mixer.first + first, second=mixer.second + first) for mixer in decomposition.mixers
         ]
-        if not self.passages or (mixers := self._assigned(shifted)) is None:
+        if not self.passages or (mixers := self._assign_mixers(shifted)) is None:
             return None
         n_arms = 2 * self.mesh.n_pucs
         size = n_arms + len(self.mesh.joints)
@@ -143,7 +143,7 @@ class Interferometer:
     def _pass(self, passage: Passage, linear: Real, constant: Real) -> None:
         """Let waveguides through a cell that mixes nothing: a phase shifter, a crossing or an interferometer in bar."""
         interferes = self.mesh.interferes[passage.puc]
-        crosses = CELL_KINDS[self.mesh.cell_kinds[passage.puc]].passes == "cross"
+        is_crossing = CELL_KINDS[self.mesh.cell_kinds[passage.puc]].passes == "cross"
         for rail, waveguide in enumerate(passage.waveguides):
             if waveguide is None:
                 continue
@@ -151,27 +151,27 @@ class Interferometer:
             linear[waveguide, 2 * passage.puc + (0 if interferes else rail)] += 1.0
             if interferes and rail:
                 constant[waveguide] += math.pi
-            elif crosses:
+            elif is_crossing:
                 # A crossing multiplies by -j.
                 constant[waveguide] += 0.5 * math.pi
 
-    def _assigned(self, mixers: Sequence[Mixer]) -> dict[int, Mixer] | None:
+    def _assign_mixers(self, mixers: Sequence[Mixer]) -> dict[int, Mixer] | None:
         """Return the mixer of each passage, or ``None`` if a mixer finds no interferometer on its waveguides."""
         free = [0] * len(self.outputs)
-        meetings: dict[frozenset[int], list[int]] = {}
+        shared: dict[frozenset[int], list[int]] = {}
         for number, passage in enumerate(self.passages):
             if None not in passage.waveguides and self.mesh.interferes[passage.puc]:
-                meetings.setdefault(frozenset(w for w in passage.waveguides if w is not None), []).append(number)
-        assigned: dict[int, Mixer] = {}
+                shared.setdefault(frozenset(w for w in passage.waveguides if w is not None), []).append(number)
+        mixer_by_passage: dict[int, Mixer] = {}
         for mixer in mixers:
             earliest = max(free[mixer.first], free[mixer.second])
             pair = frozenset((mixer.first, mixer.second))
-            later = [meeting for meeting in meetings.get(pair, ()) if meeting >= earliest]
+            later = [number for number in shared.get(pair, ()) if number >= earliest]
             if not later:
                 return None
-            assigned[later[0]] = mixer
+            mixer_by_passage[later[0]] = mixer
             free[mixer.first] = free[mixer.second] = later[0] + 1
-        return assigned
+        return mixer_by_passage
 
     def _joints_behind(self) -> list[list[tuple[int, int]]]:
         number_of = {int(end): joint for joint, ends in enumerate(self.mesh.joints) for end in ends}
@@ -186,7 +186,7 @@ class Interferometer:
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
+class StartSetting:
     """Heater phases from which a search starts.
 
     Attributes:
@@ -198,7 +198,7 @@ class Start:
     is_exact: bool
 
 
-def solve(calibrated: CalibratedMesh, equations: PhaseEquations) -> Start:
+def solve(calibrated: CalibratedMesh, equations: PhaseEquations) -> StartSetting:
     """Return the heater phases that solve phase equations.
 
     Equations that contradict earlier ones are left out. Where the equations leave a choice, phases are small.
@@ -227,7 +227,7 @@ def solve(calibrated: CalibratedMesh, equations: PhaseEquations) -> Start:
         own[live] = (own[live] + step) % _TURN
     clipped = np.minimum(own, reach)
     phases = cold_rad + np.concatenate([arms @ clipped, joints @ clipped])
-    return Start(clipped, bool(np.abs(equations.remaining_rad(phases)).max(initial=0.0) < _EXACT_RAD))
+    return StartSetting(clipped, bool(np.abs(equations.remaining_rad(phases)).max(initial=0.0) < _EXACT_RAD))
 
 
 def _independent(rows: Real) -> list[int]:
@@ -235,9 +235,9 @@ def _independent(rows: Real) -> list[int]:
     basis: list[Real] = []
     chosen = []
     for number, row in enumerate(rows):
-        rest = row - sum((direction * (direction @ row) for direction in basis), np.zeros(len(row)))
-        if (length := float(np.linalg.norm(rest))) > _DEPENDENT * max(float(np.linalg.norm(row)), 1e-300):
-            basis.append(rest / length)
+        remaining = row - sum((direction * (direction @ row) for direction in basis), np.zeros(len(row)))
+        if (length := float(np.linalg.norm(remaining))) > _DEPENDENT * max(float(np.linalg.norm(row)), 1e-300):
+            basis.append(remaining / length)
             chosen.append(number)
     return chosen
 
@@ -264,14 +264,14 @@ def passed_pucs(mesh: MeshTopology, inputs: Sequence[int], outputs: Sequence[int
 
 
 def _follow(mesh: MeshTopology, inputs: Sequence[int]) -> tuple[tuple[Passage, ...], tuple[int, ...]]:
-    lit = _reached(mesh, inputs)
+    reached_entries = _reached(mesh, inputs)
     at = {int(mesh.port_puc_port[port]): waveguide for waveguide, port in enumerate(inputs)}
     outputs = [-1] * len(inputs)
     passages: list[Passage] = []
     passed: set[int] = set()
     waiting = dict(at)
     while waiting:
-        ready = next((entry for entry in waiting if entry ^ 1 in waiting or entry ^ 1 not in lit), None)
+        ready = next((entry for entry in waiting if entry ^ 1 in waiting or entry ^ 1 not in reached_entries), None)
         puc = -1 if ready is None else ready // 4
         kind = None if ready is None else CELL_KINDS[mesh.cell_kinds[puc]]
         alone = ready is not None and ready ^ 1 not in waiting

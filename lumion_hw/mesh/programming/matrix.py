@@ -20,12 +20,12 @@ from lumion_hw.errors import CalibrationError, ConfigError, LimitError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
-from lumion_hw.mesh.programming.decomposition import dilated, nearest_unitary, variants
+from lumion_hw.mesh.programming.decomposition import nearest_unitary, unitary_dilation, variants
 from lumion_hw.mesh.programming.heater_currents import HeaterLimits, PucTarget, program_pucs, rounded_ma
 from lumion_hw.mesh.programming.hexagonal_block import FeedForwardBlock, block_targets, find_block
 from lumion_hw.mesh.programming.interferometer import (
     Interferometer,
-    Start,
+    StartSetting,
     feed_forward_ports,
     passed_pucs,
     solve,
@@ -103,7 +103,7 @@ class MatrixPlace:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     pucs: frozenset[int]
-    starts: tuple[Start, ...] = ()
+    starts: tuple[StartSetting, ...] = ()
     ignores_port_phases: bool = False
 
 
@@ -273,7 +273,7 @@ def _hexagonal_place(
     avoid: Collection[int],
     limits: HeaterLimits,
 ) -> MatrixPlace:
-    unitary = dilated(wanted)
+    unitary = unitary_dilation(wanted)
     # Every PUC of a block sets both arms, which takes two working heaters.
     dead = {int(heater) // 2 for heater in np.flatnonzero(calibrated.max_ma == 0.0)}
     unknown = set(np.flatnonzero(np.isnan(calibrated.passive_rad)).tolist())
@@ -286,7 +286,7 @@ def _hexagonal_place(
         block.inputs[:n_in],
         block.outputs[:n_out],
         block.pucs,
-        (Start(start.own_rad, is_exact=True),),
+        (StartSetting(start.own_rad, is_exact=True),),
         ignores_port_phases=False,
     )
 
@@ -325,7 +325,7 @@ def _feed_forward_places(
             hint="Give a smaller matrix.",
         )
     guides = Interferometer(mesh, all_inputs)
-    unitary = dilated(wanted)
+    unitary = unitary_dilation(wanted)
     if len(unitary) > len(all_inputs):
         # No room for the unitary of which the matrix is a part: the search starts from the nearest unitary.
         unitary = nearest_unitary(wanted)
@@ -378,9 +378,9 @@ class _Search:
     def __init__(self, model: MatrixModel, seed: int, n_random: int) -> None:
         self.model = model
         starts = model.place.starts
-        exact = [start.own_rad for start in starts if start.is_exact]
-        if exact:
-            self.start_rad = self.own_rad = max(exact, key=model.fidelity)
+        solved = [start.own_rad for start in starts if start.is_exact]
+        if solved:
+            self.start_rad = self.own_rad = max(solved, key=model.fidelity)
         else:
             rng = np.random.default_rng(seed)
             tried = [*(start.own_rad for start in starts), *(model.random_start(rng) for _ in range(n_random))]
@@ -575,6 +575,6 @@ class MatrixModel:
         by_heat = arms @ calibrated.arm_rad_per_mw
         if len(calibrated.joint_rad_per_mw):
             by_heat = by_heat + by_joint @ calibrated.joint_rad_per_mw
-        turning = 2.0 * (np.conj(overlap) * 1j * shared).real / sizes
-        by_port = np.concatenate([turning.sum(axis=1), turning.sum(axis=0)])
+        by_element = 2.0 * (np.conj(overlap) * 1j * shared).real / sizes
+        by_port = np.concatenate([by_element.sum(axis=1), by_element.sum(axis=0)])
         return value, arms + calibrated.heat_mw_per_rad * by_heat, by_port

@@ -7,7 +7,13 @@ import pytest
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.programming.decomposition import dilated, nearest_unitary, rectangular, triangular, variants
+from lumion_hw.mesh.programming.decomposition import (
+    nearest_unitary,
+    rectangular,
+    triangular,
+    unitary_dilation,
+    variants,
+)
 from tests.mesh.known_truth import haar_unitary
 
 
@@ -59,7 +65,7 @@ def test_what_is_not_unitary_is_refused() -> None:
 def test_any_matrix_is_part_of_a_unitary(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(3)
     matrix = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
-    unitary = dilated(matrix)
+    unitary = unitary_dilation(matrix)
     np.testing.assert_allclose(unitary.conj().T @ unitary, np.eye(len(unitary)), atol=1e-7)
     part = unitary[: shape[0], : shape[1]]
     np.testing.assert_allclose(part, matrix / np.linalg.norm(matrix, 2), atol=1e-12)
@@ -69,7 +75,7 @@ def test_any_matrix_is_part_of_a_unitary(shape: tuple[int, int]) -> None:
 
 def test_a_unitary_times_a_factor_needs_no_more_modes() -> None:
     unitary = haar_unitary(3, np.random.default_rng(1))
-    np.testing.assert_allclose(dilated(0.2 * unitary), unitary, atol=1e-12)
+    np.testing.assert_allclose(unitary_dilation(0.2 * unitary), unitary, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["square_decomposition", "triangle_decomposition"])
