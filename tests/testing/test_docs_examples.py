@@ -168,6 +168,7 @@ def test_a_new_user_of_the_tutorial_gets_from_nothing_to_a_proven_circuit(tmp_pa
     assert [command[1] for command, _ in steps] == ["bench", "run", "show", "budget", "explain", "connect"]
 
 
+@pytest.mark.long
 def test_the_commands_of_a_chip_of_your_own_calibrate_the_example_and_program_it(tmp_path, monkeypatch) -> None:
     shutil.copy(ROOT / "examples" / "benches" / "clements-4x4-qontrol.yaml", tmp_path)
     page = ROOT / "docs" / "cookbook" / "unitary.md"

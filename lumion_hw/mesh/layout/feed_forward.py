@@ -176,6 +176,18 @@ def _reck(ports: int) -> Iterator[Placement]:
     yield from _output_phases(ports)
 
 
+# Bell and Walmsley 2021, APL Photonics 6, 070804: with both arms heated, outer phases are needed at the edges only.
+def _bell(ports: int) -> Iterator[Placement]:
+    for column in range(ports):
+        rows = range(column % 2, ports - 1, 2)
+        for row in rows:
+            yield Placement("two-arm", row, row + 1)
+        for edge in sorted({0, ports - 1} - {*rows, *(row + 1 for row in rows)}):
+            yield Placement("upper-phase", edge, None)
+    for row in range(ports):
+        yield Placement("upper-phase", row, None)
+
+
 def _benes(ports: int) -> Iterator[Placement]:
     """Yield the switches of a Benes network: columns that pair waveguides 1, 2, 4, … apart, then … 4, 2, 1."""
     if ports & (ports - 1):
@@ -201,6 +213,7 @@ DESIGNS: Mapping[str, MeshDesign] = {
     for design in (
         MeshDesign("clements", "ports on each side", 2, 64, _clements),
         MeshDesign("reck", "ports on each side", 2, 64, _reck),
+        MeshDesign("bell", "ports on each side", 2, 64, _bell),
         MeshDesign("benes", "ports on each side", 4, 64, _benes),
         MeshDesign("crossbar", "ports on each side", 2, 32, _crossbar, outputs=lambda ports: range(ports, 2 * ports)),
     )

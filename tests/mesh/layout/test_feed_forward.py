@@ -13,7 +13,7 @@ from lumion_hw.mesh.layout.cells import CELL_KINDS
 from lumion_hw.mesh.layout.topologies import build_mesh
 from lumion_hw.mesh.layout.topology import MeshTopology
 
-MESHES = [("clements", 4), ("clements", 5), ("reck", 4), ("benes", 8), ("crossbar", 3)]
+MESHES = [("clements", 4), ("clements", 5), ("reck", 4), ("bell", 5), ("benes", 8), ("crossbar", 3)]
 
 
 def field_matrix(mesh: MeshTopology, size: int, arms_rad: np.ndarray) -> np.ndarray:

@@ -29,12 +29,18 @@ EVEN = {"coupler_common_sigma": 0.0, "coupler_difference_rad": 0.0, "puc_loss_db
 """A chip whose couplers are balanced and lose nothing: any unitary is reached exactly."""
 
 
+def calibrated(mesh: MeshTopology, truth: MeshTruth) -> CalibratedMesh:
+    return CalibratedMesh.from_record(record_of(mesh, truth))
+
+
 def truly(mesh: MeshTopology, truth: MeshTruth, setting: MatrixSetting) -> NDArray[np.complex128]:
     cells = true_cells(truth, setting.currents_ma)
     return Solver(mesh).solve(cells, cells.reference_hz, setting.inputs)[list(setting.outputs)]
 
 
-@pytest.mark.parametrize("label", ["clements 2", "clements 3", "clements 6", "reck 3", "reck 5"])
+@pytest.mark.parametrize(
+    "label", ["clements 2", "clements 3", "clements 6", "reck 3", "reck 5", "bell 2", "bell 4", "bell 5"]
+)
 def test_universal_meshes_are_set_by_decomposition_alone(label: str) -> None:
     mesh = mesh_from_label(label)
     truth = drawn(mesh, 1, **EVEN)
@@ -43,6 +49,21 @@ def test_universal_meshes_are_set_by_decomposition_alone(label: str) -> None:
     setting = program_matrix(CalibratedMesh.from_record(record_of(mesh, truth)), unitary, refine=False)
     assert fidelity_up_to_port_phases(unitary, truly(mesh, truth, setting)) > 1.0 - 1e-6
     assert setting.inputs == tuple(range(n))
+
+
+def test_a_limit_that_forbids_a_phase_gives_the_nearest_matrix() -> None:
+    mesh = mesh_from_label("clements 3")
+    truth = drawn(mesh, 6, **EVEN)
+    unitary = haar_unitary(3, np.random.default_rng(6))
+    whole = program_matrix(calibrated(mesh, truth), unitary)
+    # Enough current for little more than half a turn.
+    limited = CalibratedMesh.from_record(record_of(mesh, truth), max_ma=1.3)
+    assert limited.reach_rad[limited.max_ma > 0.0].max() < 6.0
+    nearest = program_matrix(limited, unitary)
+    assert nearest.currents_ma.max() <= 1.3
+    assert nearest.fidelity < whole.fidelity
+    assert fidelity_up_to_port_phases(unitary, truly(mesh, truth, nearest)) == pytest.approx(nearest.fidelity, abs=1e-4)
+    assert nearest.fidelity > 0.8
 
 
 @pytest.mark.parametrize(
