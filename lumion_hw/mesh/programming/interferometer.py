@@ -23,8 +23,10 @@ from lumion_hw.mesh.programming.decomposition import Mixer, UnitaryDecomposition
 Real = NDArray[np.float64]
 
 _TURN = 2.0 * math.pi
+# Crosstalk of a few per cent converges in three or four rounds.
 _ROUNDS = 12
 _CONVERGED_RAD = 1e-9
+# Share of an equation that must be new; crosstalk makes even dependent equations differ by some 1e-9.
 _DEPENDENT = 1e-6
 _EXACT_RAD = 1e-3
 
@@ -56,8 +58,8 @@ class _Equations:
         self.rows.append(row)
         self.wanted.append(wanted_rad)
 
-    def before(self, others: _Equations) -> PhaseEquations:
-        """Return these equations and others."""
+    def followed_by(self, others: _Equations) -> PhaseEquations:
+        """Return these equations, then others."""
         return PhaseEquations(np.array([*self.rows, *others.rows]), np.array([*self.wanted, *others.wanted]))
 
 
@@ -138,7 +140,7 @@ class Interferometer:
                 self._pass(passage, linear, constant)
             for waveguide, joint in joints_behind[number]:
                 linear[waveguide, n_arms + joint] += 1.0
-        return splits.before(phases)
+        return splits.followed_by(phases)
 
     def _pass(self, passage: Passage, linear: Real, constant: Real) -> None:
         """Let waveguides through a cell that mixes nothing: a phase shifter, a crossing or an interferometer in bar."""
