@@ -26,7 +26,7 @@ _TURN = 2.0 * math.pi
 # Crosstalk of a few per cent converges in three or four rounds.
 _ROUNDS = 12
 _CONVERGED_RAD = 1e-9
-# Share of an equation that must be new; crosstalk makes even dependent equations differ by some 1e-9.
+# Smallest new part of an equation, relative to the equation; rounding leaves 1e-15 of a dependent one.
 _DEPENDENT = 1e-6
 _EXACT_RAD = 1e-3
 
