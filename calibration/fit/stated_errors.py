@@ -16,6 +16,7 @@ from calibration.fit.growth import Scores
 from calibration.fit.row_scores import MIN_GAIN, RowScore
 from calibration.model.physics import BOTH_ARMS, ROWS
 from calibration.model.space import LAW_TERMS, ParameterSpace
+from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
 Real = NDArray[np.float64]
 
@@ -137,7 +138,11 @@ def find_objections(
 ) -> tuple[str, ...]:
     """Return the reasons why the errors of a fit are unreliable."""
     objections, numbers = list[str](), np.flatnonzero(fit.free)
-    for name, width in space.physics.widths.items():
+    widths = dict(space.physics.widths)
+    if CROSSTALK_PAIRS in widths:
+        # With single pairs fitted, the dependence on direction is only a start for them and no property of the die.
+        widths.pop("crosstalk_directions", None)
+    for name, width in widths.items():
         row, group = ROWS[name], space.group(name)
         values, is_fitted = fit.vector[group], (numbers >= group.start) & (numbers < group.stop)
         # A value that the readings hardly determine may exceed the limit by chance.
