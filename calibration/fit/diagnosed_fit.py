@@ -198,7 +198,7 @@ class FaultDiagnosis:
         return self._fit(start, self._live_readings, _dead_heaters(start))
 
     def begin(self, start: MeshParameters) -> DiagnosedFit:
-        """Fit from a start point without a search for causes. Heaters without a law there are taken as dead."""
+        """Fit from a start point without a search for causes. Heaters without a law at the start point are taken as dead."""
         diagnosed = DiagnosedFit(self.fit_from(start), self._live_readings, _dead_heaters(start))
         diagnosed = self._try_heat_through_oxide(diagnosed)
         diagnosis = self.with_physics(diagnosed.physics)

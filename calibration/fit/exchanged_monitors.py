@@ -35,7 +35,7 @@ def exchange_candidates(
 ) -> list[tuple[int, int]]:
     """Return pairs of monitors (indices) whose exchange may explain the readings, the most probable first.
 
-    With monitors at the right ports, the light shows the passive phases most clearly.
+    An exchange is the more probable the better the exchanged readings determine the passive phases.
 
     Args:
         observations: Readings in random settings.

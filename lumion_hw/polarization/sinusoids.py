@@ -41,7 +41,7 @@ class Coordinate:
 
     @classmethod
     def from_actuator(cls, actuator: ActuatorInfo, period: float) -> Coordinate:
-        """Return range, period and harmonics of an actuator."""
+        """Return the range of an actuator, and the period and harmonics of the power as a function of its drive."""
         return cls(actuator.minimum, actuator.maximum, period, 2 if actuator.kind == "angle" else 1)
 
     def other_settings(self, start: float) -> list[float]:

@@ -99,7 +99,7 @@ class BenchFabric:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Servers of the first job."""
+        """Servers of the first job in the bench file, which is the one rehearsed."""
         return self._manager.jobs[0].members
 
     def emulated(self) -> tuple[str, ...]:

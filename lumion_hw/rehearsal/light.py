@@ -81,7 +81,7 @@ class SwitchedLight:
         self._arrives({to: source for to, source in ring.items() if source not in self._cut})
 
     def cut(self, server: str, on_cut: Callable[[], None]) -> None:
-        """Switch off the light of a server, which is reported at once."""
+        """Switch off the light of a server. The loss is reported at once, without a time for its detection."""
         self._cut.add(server)
         on_cut()
         self._report_light()

@@ -71,7 +71,7 @@ class Schedule:
         ranks: Number of ranks, numbered from 0.
         chunks: Number of different chunks (parts of the data): ``ranks**2`` for an all-to-all, where block ``i * ranks
             + j`` goes from i to j; otherwise the parts of one rank's buffer.
-        duplex: Whether both directions of a port belong together, so that every round is a matching.
+        duplex: Whether a port always sends to the port from which it receives, so that every round pairs the ranks.
 
     Raises:
         ConfigError: The schedule is inconsistent; the message names the round and the rank.
