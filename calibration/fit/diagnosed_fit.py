@@ -198,7 +198,7 @@ class FaultDiagnosis:
         return self._fit(start, self._live_readings, _dead_heaters(start))
 
     def begin(self, start: MeshParameters) -> DiagnosedFit:
-        """Fit from a start point without a search for causes. Heaters without a law at the start point are taken as dead."""
+        """Fit from a start point without a search for causes. Heaters that have no law there are taken as dead."""
         diagnosed = DiagnosedFit(self.fit_from(start), self._live_readings, _dead_heaters(start))
         diagnosed = self._try_heat_through_oxide(diagnosed)
         diagnosis = self.with_physics(diagnosed.physics)
@@ -521,7 +521,9 @@ class FaultDiagnosis:
             fitting = self._fitting(diagnosed.likelihood, diagnosed.dead)
             fit = fitting.run(point, _BRANCH_ROUNDS, near=True, earlier_fit=diagnosed.fit, allow_near_information=True)
             if (diagnosed.fit.chi2_per_reading - fit.chi2_per_reading) * readings > _MIN_SIGN_GAIN:
-                _log.info("reversing the coupler difference of PUC %d", number - group.start)
+                _log.info(
+                    "trying the opposite sign of the coupler difference of PUC %d", number - group.start
+                )
                 fit = self._fit(fit.parameters, diagnosed.likelihood, diagnosed.dead, near=True)
                 if fit.chi2_per_reading < diagnosed.fit.chi2_per_reading:
                     diagnosed = replace(diagnosed, fit=fit)

@@ -50,7 +50,7 @@ class Tail:
 
 
 class Pairs:
-    """Information in some settings about crosstalk from single heaters to single waveguides (pairs).
+    """Fisher information that some settings give about crosstalk from single heaters to single waveguides (pairs).
 
     ``pass_`` contains these settings and their derivatives.
     """

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 _TOPOLOGIES = ("ring", "torus", "full")
 _TOPOLOGY = click.option(
-    "--topology", type=click.Choice(_TOPOLOGIES), default="ring", show_default=True, help="Connections among the accelerators of the slice."
+    "--topology",
+    type=click.Choice(_TOPOLOGIES),
+    default="ring",
+    show_default=True,
+    help="Connections among the accelerators of the slice.",
 )
 _TORUS = click.option(
     "--torus", default="4,4,4", show_default=True, help="Dimensions of the torus in accelerators, such as 4,4,4."

@@ -669,7 +669,7 @@ class OpticalWorld:
 
 
 def _chip_slopes(nominal_nm: float, physics: PhysicsParameters) -> ChipSlopes:
-    """Return how couplers and the phase difference of two arms change with the frequency."""
+    """Return the slopes over frequency of the couplers' splitting and of the phase difference between two arms."""
     reference_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
     return ChipSlopes(
         reference_hz,

@@ -103,4 +103,4 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
 
     @abc.abstractmethod
     def _follow(self, now_s: float) -> None:
-        """Execute the commands received by ``now_s`` and the due actions of the device."""
+        """Execute the commands that arrived until ``now_s``, and the actions of the device that are due by then."""

@@ -171,7 +171,7 @@ class CalibratedMesh:
         return np.minimum(currents, self.max_ma)
 
     def heat_mw(self, own_rad: Real) -> Real:
-        """Return the heat in mW of heaters that produce the given phases on their own arms, ``(…, 2 n_pucs)``."""
+        """Return the heat in mW for given phases of the heaters' own arms, without crosstalk, ``(…, 2 n_pucs)``."""
         heat: Real = own_rad * self.heat_mw_per_rad
         return heat
 

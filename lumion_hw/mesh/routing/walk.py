@@ -94,7 +94,7 @@ class Walker:
     ) -> tuple[float, list[int]]:
         """Return the total price and the nodes of the cheapest walk.
 
-        Convert ``price``, ``use`` and ``estimate`` with :attr:`packed` first.
+        ``price``, ``use`` and ``estimate`` must have the form that :attr:`packed` returns.
         """
         # Copy, because another thread may be searching the same mesh.
         far, before = self._far.copy(), self._before.copy()

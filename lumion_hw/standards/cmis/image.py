@@ -149,7 +149,9 @@ def image_from_linear(data: bytes, source: str = "") -> MemoryImage:
 def _half(key: object, source: str) -> Half:
     match = _PAGE_KEY.fullmatch(str(key))
     if match is None:
-        raise ConfigError(f"{source or 'dump'}: {key!r} is not a page number", hint="Page 11h is 11 or 1:11 (bank 1).")
+        raise ConfigError(
+            f"{source or 'dump'}: {key!r} is not a page number", hint="Write page 11h as 11, or as 1:11 in bank 1."
+        )
     return int(match[1] or 0), int(match[2], 16)
 
 

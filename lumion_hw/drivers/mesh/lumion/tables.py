@@ -150,7 +150,7 @@ class Tables:
         raise timeout from error
 
     def resolve_in_flight(self, driven_crc32: int) -> bool | None:
-        """Return whether the heaters now have the currents of the unconfirmed table; ``None`` if there is no such table."""
+        """Return whether the heaters have the currents of the unconfirmed table; ``None`` if there is no such table."""
         table, self.in_flight = self.in_flight, None
         if table is None:
             return None
