@@ -521,9 +521,7 @@ class FaultDiagnosis:
             fitting = self._fitting(diagnosed.likelihood, diagnosed.dead)
             fit = fitting.run(point, _BRANCH_ROUNDS, near=True, earlier_fit=diagnosed.fit, allow_near_information=True)
             if (diagnosed.fit.chi2_per_reading - fit.chi2_per_reading) * readings > _MIN_SIGN_GAIN:
-                _log.info(
-                    "trying the opposite sign of the coupler difference of PUC %d", number - group.start
-                )
+                _log.info("trying the opposite sign of the coupler difference of PUC %d", number - group.start)
                 fit = self._fit(fit.parameters, diagnosed.likelihood, diagnosed.dead, near=True)
                 if fit.chi2_per_reading < diagnosed.fit.chi2_per_reading:
                     diagnosed = replace(diagnosed, fit=fit)
