@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from lumion_hw.cli.calibrate import drift as cli_drift
 from lumion_hw.cli.circuits import note_uncertified_record
@@ -20,6 +19,8 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.files.writing import check_target, overwrite_policy, write_file
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from calibration.run.matrices import MatrixMeasurement
     from lumion_hw.bench.bench import Bench
     from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
@@ -146,6 +147,8 @@ def read_matrix(path: Path) -> np.ndarray[Any, np.dtype[np.complex128]]:
     Raises:
         ConfigError: The file cannot be read, or contains no matrix of numbers.
     """
+    import numpy as np
+
     hint = "Save it with numpy.save, or as text with one row per line and numbers such as 0.6+0.8j."
     try:
         if path.stat().st_size > _MAX_BYTES:
@@ -226,6 +229,8 @@ def _document(
     history: Sequence[MatrixMeasurement],
     calibrated: CalibratedMesh,
 ) -> dict[str, Any]:
+    import numpy as np
+
     channels = calibrated.record.heater_channels
     driven = np.flatnonzero(calibrated.max_ma > 0.0)
     return {
