@@ -313,8 +313,8 @@ class _Builder:
         if part.kind == WAVEGUIDE and len(part.used) == 1:
             raise self._dangling((name, "its other port"))
         raise self._circuit.error(
-            f"instance {name!r} ({component}) is used as a {part.kind}, which has no such ports: {named}",
-            f"A {part.kind} has {max_ports[1]}; say in 'cells' what it is.",
+            f"instance {name!r} ({component}) is a {part.kind} with {max_ports[1]}, but ports {named} are used",
+            "Say in 'cells' what it is.",
             part.instance,
         )
 

@@ -301,7 +301,7 @@ MISTAKES = {
     "array": (changed(instances={"w2": {"component": "straight", "array": {"columns": -1}}}), r"'w2': the size must"),
     "no component": (changed(instances={"m1": {"settings": {}}}), r"'m1' has no component"),
     "no comma": (changed(ports={"i1": "m1"}), r"expected 'instance,port', found 'm1'"),
-    "three ends": (changed(ports={"x": "w1,o3"}), r"'w1' .* is a waveguide, but"),
+    "three ends": (changed(ports={"x": "w1,o3"}), r"'w1' .* is a waveguide with 2 ports, but"),
     "one cell": ({"instances": {"m": "mzi"}, "ports": {f"o{number}": f"m,o{number}" for number in (1, 2)}},
                  r"'m' is the only cell"),
     "no instances": ({"cells": {}}, r"no key 'instances'; its keys are cells"),
