@@ -313,7 +313,8 @@ class _Builder:
         if part.kind == WAVEGUIDE and len(part.used) == 1:
             raise self._dangling((name, "its other port"))
         raise self._circuit.error(
-            f"instance {name!r} ({component}) is a {part.kind} with {max_ports[1]}, but ports {named} are used",
+            f"instance {name!r} ({component}) is a {part.kind} with {max_ports[1]} port{'s' * (max_ports[1] > 1)}, "
+            f"but ports {named} are used",
             "Say in 'cells' what it is.",
             part.instance,
         )
