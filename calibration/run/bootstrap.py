@@ -551,8 +551,10 @@ class Bootstrap:
         heated = Heating(self._mesh, self._expected.ohm).phases(nominal, random.currents_ma)
         candidates = exchange_candidates(random, heated.arm_rad, survey.sources, self._light, self._mesh.interferes)
         plan = replace(self._plan.search, starts=min(_FIRST_STARTS, self._plan.search.starts))
-        max_work = self._max_search_work(survey)
+        max_work, state = self._max_search_work(survey), self._rng.bit_generator.state
         for first, second in candidates:
+            # All candidates, and the searches after them, begin with the same random numbers.
+            self._rng.bit_generator.state = state
             ports = random.monitors[first], random.monitors[second]
             pucs = {int(self._mesh.port_puc_port[port]) // 4 for port in ports}
             if len(pucs) == 1:
@@ -571,6 +573,7 @@ class Bootstrap:
                     hint="Exchange the two fibres, or the two ports under 'wiring.outputs' in the bench file, and "
                     "calibrate again.",
                 )
+        self._rng.bit_generator.state = state
         return None
 
     def _start(self, nominal: MeshParameters, result: SearchResult) -> MeshParameters:
