@@ -6,7 +6,7 @@ Stages: survey, heater sweeps, random settings, estimate of passive phases, phas
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -232,36 +232,60 @@ class Bootstrap:
                 nominal, before = self.nominal(survey.sources, survey.monitors), None
             breakdowns |= {death.number: death for death in deaths}
             with self._logbook.stage("search"):
-                remaining_work = self._max_search_work(survey) - work
                 guess, result = self._search(
-                    survey, random, nominal, self._search_plan(portion), before, max_work=remaining_work
+                    survey, random, nominal, self._search_plan(portion), before,
+                    max_work=self._max_search_work(survey) - work,
+                )  # fmt: skip
+                trusted = self._is_trusted(
+                    Start(nominal, survey, heaters, guess, result, sweeps, random, True, (), ()), explains
                 )
-                trusted = result.unexplained < self._plan.search.plausible
-                if not trusted and result.unexplained < _MAX_FITTED_UNEXPLAINED:
-                    parameters = self._start(nominal, result)
-                    trusted = explains(Start(parameters, survey, heaters, guess, result, sweeps, random, True, (), ()))
                 if not trusted and portion == 0:
-                    if (other := self._try_exchanges(survey, random, nominal)) is not None:
-                        guess, result = other
-                    else:
-                        guess, result = self._try_stronger_crosstalk(survey, random, guess, result)
-                        nominal = self.nominal(survey.sources, survey.monitors)
+                    guess, result = self._try_other_causes(survey, random, nominal, guess, result)
+                    nominal = self.nominal(survey.sources, survey.monitors)
                     trusted = result.unexplained < self._plan.search.plausible
                 work += result.work
                 before = result = replace(result, work=work)
             # Two starts ended in the same valley, so the remaining misfit is a task of the diagnosis.
             if trusted or result.agreed:
                 break
+        start = Start(nominal, survey, heaters, guess, result, sweeps, random, trusted, (), ())
+        return self._concluded(start, breakdowns.values())
+
+    def _concluded(self, start: Start, breakdowns: Iterable[Breakdown]) -> Start:
+        """Return a start, which has nominal parameters, with the parameters found, defects and warnings."""
         defects = (
-            *merge_dead_ports(survey.defects),
-            *(monitor_breakdown_defect(death.number, death.first, len(random)) for death in breakdowns.values()),
-            *heater_defects(heaters, self._channels, self._mesh, self._driven),
-            *saturation_defects(random),
+            *merge_dead_ports(start.survey.defects),
+            *(monitor_breakdown_defect(death.number, death.first, len(start.random)) for death in breakdowns),
+            *heater_defects(start.heaters, self._channels, self._mesh, self._driven),
+            *saturation_defects(start.random),
         )
-        parameters = self._start(nominal, result)
-        warnings = _search_warnings(result, trusted)
-        spread = _STRONG_CROSSTALK_SPREAD if self._crosstalk[0] > 1.0 else None
-        return Start(parameters, survey, heaters, guess, result, sweeps, random, trusted, defects, warnings, spread)
+        return replace(
+            start,
+            parameters=self._start(start.parameters, start.search),
+            defects=defects,
+            warnings=_search_warnings(start.search, start.trusted),
+            crosstalk_spread=_STRONG_CROSSTALK_SPREAD if self._crosstalk[0] > 1.0 else None,
+        )
+
+    def _is_trusted(self, start: Start, explains: Callable[[Start], bool]) -> bool:
+        """Return whether a search, or a fit from its result, explains the light; ``start`` has nominal parameters."""
+        unexplained = start.search.unexplained
+        if unexplained < self._plan.search.plausible:
+            return True
+        return unexplained < _MAX_FITTED_UNEXPLAINED and explains(
+            replace(start, parameters=self._start(start.parameters, start.search))
+        )
+
+    def _try_other_causes(
+        self, survey: Survey, random: Observations, nominal: MeshParameters, guess: PassiveGuess, result: SearchResult
+    ) -> tuple[PassiveGuess, SearchResult]:
+        """Search again with exchanged monitors, then with stronger crosstalk.
+
+        Raises:
+            CalibrationError: The readings are those of a mesh with two exchanged monitors.
+        """
+        other = self._try_exchanges(survey, random, nominal)
+        return other or self._try_stronger_crosstalk(survey, random, guess, result)
 
     def _run_by_hand(self) -> Start:
         logbook = self._logbook

@@ -10,20 +10,20 @@ import click
 
 from lumion_hw.cli.calibrate import drift as cli_drift
 from lumion_hw.cli.circuits import note_uncertified_record
-from lumion_hw.cli.common.numbers import Number
-from lumion_hw.cli.common.opening import LEAVE_ON_HELP, bench_options, open_bench
 from lumion_hw.cli.common.output import echo_json, echo_text, json_option
 from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.cli.common.progress import RunProgress
-from lumion_hw.errors import ConfigError
+from lumion_hw.cli.snapshot import lock_options, locked_bench
+from lumion_hw.errors import BusyError, ConfigError
+from lumion_hw.files.json_text import json_text
 from lumion_hw.files.writing import check_target, overwrite_policy, write_file
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
     from calibration.run.matrices import MatrixMeasurement
     from lumion_hw.bench.bench import Bench
-    from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
     from lumion_hw.mesh.programming.matrix import MatrixSetting
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
@@ -51,14 +51,11 @@ _MANY_HEATERS = 600
 @click.option(
     "--readings", default=200, show_default=True, type=click.IntRange(4, 100_000), help="Most readings per round."
 )
-@click.option(
-    "--leave-on", "leave_on_s", type=Number("s", 1.0, 3600.0), default=3600.0, show_default=True, help=LEAVE_ON_HELP
-)
 @cli_drift.aged_option
 @out_option("SVG file to write: target, result and difference.", "--picture")
 @out_option("JSON file to write: currents, predicted and measured matrix.", "--out")
 @force_option
-@bench_options
+@lock_options
 @json_option
 def program(
     bench_file: str,
@@ -70,24 +67,18 @@ def program(
     refine: bool,
     rounds: int,
     readings: int,
-    leave_on_s: float,
     aged_days: float,
     picture: Path | None,
     out: Path | None,
     force: bool,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
     as_json: bool,
+    **lock_arguments: Any,
 ) -> None:
     """Set the mesh of BENCH to a matrix, with the currents that RECORD predicts to be best.
 
     A matrix that the mesh cannot reach is replaced by the nearest one. On real hardware the heaters stay on after the
-    command for --leave-on seconds; after an error they are off.
+    command for --leave-on seconds; after an error they are off. Connected circuits are not interrupted.
     """
-    from calibration.run.matrices import heater_limits
-    from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
-    from lumion_hw.mesh.programming.matrix import program_matrix, reachable_phases, source_detunings_hz
     from lumion_hw.storage import load_record
 
     overwrite = overwrite_policy(force)
@@ -96,52 +87,85 @@ def program(
             check_target(target, description, overwrite)
     wanted, record = read_matrix(Path(matrix_file)), load_record(Path(record_file))
     note_uncertified_record(record)
-    columns, rows = _ports(inputs, "--inputs"), _ports(outputs, "--outputs")
-    aged_s = cli_drift.aged_s(aged_days, emulate)
-    with open_bench(bench_file, emulate, seed, endpoints, aged_s=aged_s, leave_on_s=leave_on_s) as bench, bench.dark():
-        bench.mesh.check_record(record)
-        cli_drift.check_in_use(bench, record)
-        calibrated = CalibratedMesh.from_record(record, bench.mesh.heater_max_ma)
-        setting = program_matrix(
-            calibrated,
-            wanted,
-            inputs=columns,
-            outputs=rows,
-            limits=heater_limits(bench),
-            detunings_hz=source_detunings_hz(record),
-        )
-        is_small = len(calibrated.max_ma) <= _MANY_HEATERS and wanted.shape[0] == wanted.shape[1]
-        phases = reachable_phases(calibrated, setting.inputs, setting.outputs) if is_small else None
+    ports = _ports(inputs, "--inputs"), _ports(outputs, "--outputs")
+    aged_s = cli_drift.aged_s(aged_days, lock_arguments["emulate"])
+    with (
+        locked_bench(bench_file, None, "lumion mesh program", as_json, lock_arguments, aged_s) as (bench, circuits),
+        bench.dark(),
+    ):
+        if circuits:
+            raise BusyError(
+                f"programming a matrix would interrupt the connected circuits {', '.join(circuits)}",
+                hint="Run `lumion disconnect --all` first.",
+            )
+        setting = _predicted(bench, record, wanted, *ports)
         history: list[MatrixMeasurement] = []
         if measure or refine:
-            history = _measured(bench, record, setting, seed, rounds if refine else 0, readings, as_json)
+            history = _measured(
+                bench, record, setting, lock_arguments["seed"], rounds if refine else 0, readings, as_json
+            )
             setting = history[-1].setting
         bench.mesh.program(setting.currents_ma)
-    document = _document(setting, phases, history, calibrated)
+    phases = _phases(record, setting)
+    document = _document(setting, phases, history, record)
     if out is not None:
-        from lumion_hw.files.json_text import json_text
-
         write_file(out, "matrix setting", json_text(document, indent=1), overwrite)
     if picture is not None:
-        from lumion_hw.mesh.picture.matrices import matrices_svg
-        from lumion_hw.mesh.programming.matrix import port_phases
-
-        at_output, at_input = port_phases(setting.wanted, setting.matrix)
-        final = history[-1].matrix if history else at_output[:, None] * setting.matrix * at_input
-        name = "Matrix as measured" if history else "Matrix as predicted"
-        write_file(
-            picture,
-            "picture",
-            matrices_svg(setting.wanted, final, name, [one.phase_true.value for one in history]),
-            overwrite,
-        )
+        write_file(picture, "picture", _drawing(setting, history), overwrite)
     if as_json:
         echo_json(document)
     else:
         echo_text("\n".join(_lines(setting, phases, history)))
 
 
-def read_matrix(path: Path) -> np.ndarray[Any, np.dtype[np.complex128]]:
+def _predicted(
+    bench: Bench,
+    record: CalibrationRecord,
+    wanted: NDArray[np.complex128],
+    inputs: Sequence[int] | None,
+    outputs: Sequence[int] | None,
+) -> MatrixSetting:
+    """Return the setting that the record predicts to be best; nothing is changed."""
+    from calibration.run.matrices import heater_limits
+    from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
+    from lumion_hw.mesh.programming.matrix import program_matrix, source_detunings_hz
+
+    bench.mesh.check_record(record)
+    cli_drift.check_in_use(bench, record)
+    return program_matrix(
+        CalibratedMesh.from_record(record, bench.mesh.heater_max_ma),
+        wanted,
+        inputs=inputs,
+        outputs=outputs,
+        limits=heater_limits(bench),
+        detunings_hz=source_detunings_hz(record),
+    )
+
+
+def _phases(record: CalibrationRecord, setting: MatrixSetting) -> tuple[int, int] | None:
+    """Return how many phases the heaters set and how many a unitary has; ``None`` if this takes too long to count."""
+    from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
+    from lumion_hw.mesh.programming.matrix import reachable_phases
+
+    calibrated = CalibratedMesh.from_record(record)
+    if len(calibrated.max_ma) > _MANY_HEATERS or len(setting.inputs) != len(setting.outputs):
+        return None
+    return reachable_phases(calibrated, setting.inputs, setting.outputs)
+
+
+def _drawing(setting: MatrixSetting, history: Sequence[MatrixMeasurement]) -> str:
+    """Return the picture of the wanted matrix, and of the measured or the predicted one."""
+    from lumion_hw.mesh.picture.matrices import matrices_svg
+    from lumion_hw.mesh.programming.matrix import port_phases
+
+    if history:
+        rounds = [measurement.phase_true.value for measurement in history]
+        return matrices_svg(setting.wanted, history[-1].matrix, "Matrix as measured", rounds)
+    at_output, at_input = port_phases(setting.wanted, setting.matrix)
+    return matrices_svg(setting.wanted, at_output[:, None] * setting.matrix * at_input, "Matrix as predicted")
+
+
+def read_matrix(path: Path) -> NDArray[np.complex128]:
     """Read a matrix from a NumPy file or a text file.
 
     Raises:
@@ -227,12 +251,11 @@ def _document(
     setting: MatrixSetting,
     phases: tuple[int, int] | None,
     history: Sequence[MatrixMeasurement],
-    calibrated: CalibratedMesh,
+    record: CalibrationRecord,
 ) -> dict[str, Any]:
-    import numpy as np
 
-    channels = calibrated.record.heater_channels
-    driven = np.flatnonzero(calibrated.max_ma > 0.0)
+    channels = record.heater_channels
+    driven = [heater for heater, channel in enumerate(channels) if channel >= 0]
     return {
         "schema": "lumion-matrix-setting-1",
         "inputs": list(setting.inputs),
@@ -261,9 +284,9 @@ def _document(
             }
             for measurement in history
         ],
-        "record_sha256": calibrated.record.content_sha256,
+        "record_sha256": record.content_sha256,
     }
 
 
-def _parts(matrix: np.ndarray[Any, np.dtype[np.complex128]]) -> dict[str, Any]:
+def _parts(matrix: NDArray[np.complex128]) -> dict[str, Any]:
     return {"real": matrix.real.tolist(), "imag": matrix.imag.tolist()}

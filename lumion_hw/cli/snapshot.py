@@ -156,7 +156,12 @@ def restore(
 
 @contextlib.contextmanager
 def locked_bench(
-    file: str, only: Sequence[str] | None, program: str, as_json: bool, lock_arguments: dict[str, Any]
+    file: str,
+    only: Sequence[str] | None,
+    program: str,
+    as_json: bool,
+    lock_arguments: dict[str, Any],
+    aged_s: float = 0.0,
 ) -> Iterator[tuple[Bench, list[str]]]:
     """Open the given devices of a bench; yield the bench and the names of its connected circuits.
 
@@ -182,7 +187,7 @@ def locked_bench(
             directory = stack.enter_context(target.directory())
             stack.enter_context(BenchLock(directory, program, take_over=take_over))
             active_circuits = [circuit.name for circuit in read_state(directory)[0].circuits]
-        yield stack.enter_context(open_bench(file, *source, only, leave_on_s=leave_on_s)), active_circuits
+        yield stack.enter_context(open_bench(file, *source, only, aged_s, leave_on_s)), active_circuits
 
 
 def _confirm() -> bool:

@@ -86,3 +86,14 @@ def test_what_cannot_be_done_is_said(
 ) -> None:
     assert main(program(matrix, *options)) == 2
     assert message in capsys.readouterr().err
+
+
+def test_connected_circuits_are_not_interrupted(
+    matrix: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Connected:
+        circuits = (type("Circuit", (), {"name": "sfp-a:sfp-b"}),)
+
+    monkeypatch.setattr("lumion_hw.circuits.state.read_state", lambda directory: (Connected(), None))
+    assert main(program(matrix, *PORTS, "--state", str(tmp_path))) != 0
+    assert "would interrupt the connected circuits sfp-a:sfp-b" in capsys.readouterr().err
