@@ -107,7 +107,7 @@ def summary(values: list[float]) -> dict[str, float]:
 def measured_size(modes: int, given: argparse.Namespace) -> dict[str, Any]:
     """Return the figures of one size of chip."""
     from calibration.measure.bench_probe import BenchProbe
-    from calibration.run.matrices import MatrixRun, heater_limits
+    from calibration.run.matrices import heater_limits, measure_matrix, refine_matrix
     from calibration.run.procedure import Calibration
     from lumion_hw.bench.bench import Bench
     from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
@@ -145,8 +145,10 @@ def measured_size(modes: int, given: argparse.Namespace) -> dict[str, Any]:
                 rows.setdefault("predicted", []).append(setting.fidelity)
                 if number >= given.measured:
                     continue
-                run = MatrixRun.on_bench(bench, record, setting, seed=number)
-                history = run.refine(given.rounds) if given.rounds else [run.measure()]
+                if given.rounds:
+                    history = refine_matrix(bench, record, setting, rounds=given.rounds, seed=number)
+                else:
+                    history = [measure_matrix(bench, record, setting, seed=number)]
                 for when, measured in (("first", history[0]), ("last", history[-1])):
                     true = on_chip(bench, record, measured.setting)
                     truly = {"F_a": amplitude_fidelity(wanted, true), "F_t": fidelity_up_to_port_phases(wanted, true)}

@@ -19,8 +19,9 @@ from .run.journaled_run import calibrate as calibrate
 from .run.matrices import (
     Fidelity as Fidelity,
     MatrixMeasurement as MatrixMeasurement,
-    MatrixRun as MatrixRun,
     heater_limits as heater_limits,
+    measure_matrix as measure_matrix,
+    refine_matrix as refine_matrix,
 )
 from .run.planning import Goal as Goal
 from .run.procedure import Calibration as Calibration

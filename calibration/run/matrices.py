@@ -117,6 +117,18 @@ class MatrixMeasurement:
     readings: int
 
 
+@dataclass(frozen=True, eq=False)
+class _PowerShares:
+    """Measured shares of power, shape ``(outputs, inputs)``, with random samples of them in ``draws``."""
+
+    values: Real
+    draws: Real
+
+    def fidelity(self, of: Callable[[Real], float]) -> Fidelity:
+        """Return a function of the shares, with its standard error."""
+        return Fidelity(of(self.values), float(np.std([of(draw) for draw in self.draws])))
+
+
 def heater_limits(bench: Bench) -> HeaterLimits:
     """Return the limits of the mesh controller of a bench."""
     controller = bench.model.devices[bench.model.mesh_section.controller]
@@ -124,11 +136,73 @@ def heater_limits(bench: Bench) -> HeaterLimits:
     return HeaterLimits(total_mw, bench.mesh.controller.info.current_step_ma)
 
 
+def measure_matrix(
+    bench: Bench,
+    record: CalibrationRecord,
+    setting: MatrixSetting,
+    *,
+    readings: int = READINGS,
+    seed: int = 0,
+    on_step: Progress = lambda stage, done, total: None,
+) -> MatrixMeasurement:
+    """Measure a programmed matrix on an open bench; heaters and light are off afterwards.
+
+    Sources are tuned as in the record, and polarizations aligned. Nothing is measured if an input has no source or an
+    output no monitor.
+
+    Args:
+        bench: The open bench.
+        record: Calibration record of its mesh.
+        setting: The programmed matrix, from :func:`lumion_hw.mesh.program_matrix`.
+        readings: Most readings: one input lit in one setting, all outputs read.
+        seed: Seed of the settings around the programmed one.
+        on_step: Called with the stage, the readings done and their number.
+
+    Raises:
+        ConfigError: An input has no source, or an output no monitor.
+        CalibrationError: The record belongs to another bench, or has no covariance or no loop phases.
+        LumionError: A device failed; heaters and light are off.
+    """
+    return MatrixRun.on_bench(bench, record, setting, seed, on_step).measure(readings)
+
+
+def refine_matrix(
+    bench: Bench,
+    record: CalibrationRecord,
+    setting: MatrixSetting,
+    *,
+    rounds: int = ROUNDS,
+    readings: int = READINGS,
+    seed: int = 0,
+    on_step: Progress = lambda stage, done, total: None,
+) -> list[MatrixMeasurement]:
+    """Measure a programmed matrix and correct it until nothing is gained; heaters and light are off afterwards.
+
+    Args:
+        bench: The open bench.
+        record: Calibration record of its mesh.
+        setting: The programmed matrix, from :func:`lumion_hw.mesh.program_matrix`.
+        rounds: Most corrections.
+        readings: Most readings before each correction.
+        seed: Seed of the settings around the programmed one.
+        on_step: Called with the stage, the readings done and their number.
+
+    Returns:
+        The measurement before each correction, and that of the last setting, which is its ``setting``.
+
+    Raises:
+        ConfigError: An input has no source, or an output no monitor.
+        CalibrationError: The record belongs to another bench, or has no covariance or no loop phases.
+        LumionError: A device failed; heaters and light are off.
+    """
+    return MatrixRun.on_bench(bench, record, setting, seed, on_step).refine(rounds, readings)
+
+
 class MatrixRun:
     """Measurement and refinement of one matrix on one bench.
 
     Args:
-        probe: Access to the mesh, with polarization aligned.
+        probe: Access to the mesh; polarization has to be aligned before anything is measured.
         record: Calibration record of the mesh.
         setting: The programmed matrix.
         limits: Limits of the controller.
@@ -193,9 +267,10 @@ class MatrixRun:
         """
         probe = BenchProbe(bench)
         probe.check_input_ports_match_record(record)
+        run = cls(probe, record, setting, heater_limits(bench), seed, on_step)
         tune_to_record(probe, record)
         probe.align_all()
-        return cls(probe, record, setting, heater_limits(bench), seed, on_step)
+        return run
 
     @on_one_blas_thread
     def measure(self, readings: int = READINGS) -> MatrixMeasurement:
@@ -260,23 +335,22 @@ class MatrixRun:
         without_record = self._samples(
             CalibratedMesh.from_record(build_record(self._space, fit.parameters, origin, flat))
         )
-        powers, sigma = self._powers(fit, first, len(plan))
+        powers = self._powers(fit, covariance, first, len(plan))
         fidelities = [fidelity_up_to_port_phases(self._wanted, sample) for sample in samples]
         matrix = self._solve(self._calibrated.cells(self._setting.currents_ma))
         return MatrixMeasurement(
             self._setting,
-            powers,
-            sigma,
+            powers.values,
+            powers.draws.std(axis=0),
             self._turned(matrix),
             self._phase_sigma_rad(samples),
             bool(self._phase_error_rad(without_record) < _MEASURED_RAD),
-            self._with_error(
-                powers, sigma, lambda p: amplitude_fidelity(self._wanted, np.sqrt(p).astype(np.complex128))
+            powers.fidelity(
+                lambda shares: amplitude_fidelity(self._wanted, np.sqrt(np.maximum(shares, 0.0)).astype(np.complex128))
             ),
             Fidelity(float(np.mean(fidelities)), float(np.std(fidelities))),
             tuple(
-                self._with_error(power, error, partial(_statistical_fidelity, wanted))
-                for wanted, power, error in zip(self._wanted.T, powers.T, sigma.T, strict=True)
+                powers.fidelity(partial(_statistical_fidelity, self._wanted, column)) for column in range(len(inputs))
             ),
             len(inputs) * len(plan),
         )
@@ -331,8 +405,8 @@ class MatrixRun:
         floor_ma = max(quality.get("monitor_noise_floor_ma", 0.0), _MIN_FLOOR_MA)
         return NoiseModel(max(quality.get("monitor_noise_relative", _RELATIVE), _MIN_RELATIVE), floor_ma)
 
-    def _powers(self, fit: FitResult, first: int, settings: int) -> tuple[Real, Real]:
-        """Return the measured power shares of the programmed setting, and their standard errors."""
+    def _powers(self, fit: FitResult, covariance: Real, first: int, settings: int) -> _PowerShares:
+        """Return the measured power shares of the programmed setting, and random samples of them."""
         ports, parameters, noise = self._space.monitors, fit.parameters, self._noise()
         dark_ma = dict(zip(ports, dark_currents_ma(self._record, ports).tolist(), strict=True))
         read = select_monitors(self._logbook.observations(first), ports, dark_ma).reading_ma[::settings]
@@ -342,13 +416,19 @@ class MatrixRun:
         scale = parameters.monitor_ma_per_mw[columns][:, None] * entering_mw
         reading_ma = read[:, columns].T
         relative = _DRIFT.power_db * math.log(10.0) / 10.0
-        sigma = np.hypot(noise.sigma_ma(np.maximum(reading_ma, 0.0)), relative * reading_ma)
-        return np.maximum(reading_ma, 0.0) / scale, sigma / scale
-
-    def _with_error(self, powers: Real, sigma: Real, fidelity: Callable[[Real], float]) -> Fidelity:
-        noise = np.random.default_rng(0).standard_normal((_DRAWS, *powers.shape))
-        values = [fidelity(np.maximum(powers + sigma * draw, 0.0)) for draw in noise]
-        return Fidelity(fidelity(powers), float(np.std(values)))
+        sigma_ma = np.hypot(noise.sigma_ma(np.maximum(reading_ma, 0.0)), relative * reading_ma)
+        levels = [
+            *(self._space.groups["monitor_db"].start + np.array(columns)),
+            *(self._space.groups["source_db"].start + np.array(sources)),
+        ]
+        rng = np.random.default_rng(0)
+        # Sources and monitors are known from the same fit, so their errors are correlated.
+        drawn_db = rng.multivariate_normal(np.zeros(len(levels)), covariance[np.ix_(levels, levels)], _DRAWS)
+        at_output_db, at_input_db = drawn_db[:, : len(columns), None], drawn_db[:, None, len(columns) :]
+        noisy_ma = reading_ma + sigma_ma * rng.standard_normal((_DRAWS, *reading_ma.shape))
+        return _PowerShares(
+            np.maximum(reading_ma, 0.0) / scale, noisy_ma / scale * 10.0 ** (-0.1 * (at_output_db + at_input_db))
+        )
 
     def _solve(self, cells: UnitCells) -> Complex:
         solver, columns = Solver(self._space.mesh), []
@@ -377,6 +457,6 @@ class MatrixRun:
         return float(np.sqrt((weight * self._phase_sigma_rad(samples) ** 2).sum() / weight.sum()))
 
 
-def _statistical_fidelity(wanted: Complex, powers: Real) -> float:
-    shares = np.abs(wanted) ** 2
-    return float(np.sqrt(shares * powers).sum() ** 2 / (shares.sum() * max(powers.sum(), 1e-300)))
+def _statistical_fidelity(wanted: Complex, column: int, powers: Real) -> float:
+    shares, measured = np.abs(wanted[:, column]) ** 2, np.maximum(powers[:, column], 0.0)
+    return float(np.sqrt(shares * measured).sum() ** 2 / (shares.sum() * max(measured.sum(), 1e-300)))

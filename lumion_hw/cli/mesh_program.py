@@ -209,11 +209,13 @@ def _measured(
     readings: int,
     as_json: bool,
 ) -> list[MatrixMeasurement]:
-    from calibration.run.matrices import MatrixRun
+    from calibration.run.matrices import measure_matrix, refine_matrix
 
     with RunProgress(None, quiet=as_json) as progress:
-        run = MatrixRun.on_bench(bench, record, setting, seed, progress)
-        return run.refine(rounds, readings) if rounds else [run.measure(readings)]
+        options: dict[str, Any] = {"readings": readings, "seed": seed, "on_step": progress}
+        if rounds:
+            return refine_matrix(bench, record, setting, rounds=rounds, **options)
+        return [measure_matrix(bench, record, setting, **options)]
 
 
 def _lines(setting: MatrixSetting, phases: tuple[int, int] | None, history: Sequence[MatrixMeasurement]) -> list[str]:

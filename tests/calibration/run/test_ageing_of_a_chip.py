@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from calibration.record.conversion import covariance_from_record
-from calibration.run.matrices import MatrixRun
+from calibration.run.matrices import refine_matrix
 from lumion_hw.bench.bench import Bench
 from lumion_hw.cli import calibrate_main as main
+from lumion_hw.errors import LumionError
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.matrix import (
     amplitude_fidelity,
@@ -145,7 +146,7 @@ def test_a_matrix_is_refined_on_the_aged_chip_to_what_its_losses_allow(home: Pat
     with Bench.emulate(bench_file, seed=SEED, aged_s=DAYS * 86_400.0) as bench, bench.dark():
         known = CalibratedMesh.from_record(record, bench.mesh.heater_max_ma)
         setting = program_matrix(known, wanted, detunings_hz=source_detunings_hz(record))
-        history = MatrixRun.on_bench(bench, record, setting).refine(rounds=5, readings=200)
+        history = refine_matrix(bench, record, setting, rounds=5, readings=200)
         true = [fidelity_up_to_port_phases(wanted, on_chip(bench, record, each.setting)) for each in history]
         amplitudes = [amplitude_fidelity(wanted, on_chip(bench, record, each.setting)) for each in history]
     for measured, fidelity, amplitude in zip(history, true, amplitudes, strict=True):
@@ -157,3 +158,16 @@ def test_a_matrix_is_refined_on_the_aged_chip_to_what_its_losses_allow(home: Pat
     assert setting.fidelity - true[-1] < 0.1 * (setting.fidelity - true[0])
     assert true[0] < setting.fidelity - 1e-3
     assert len(history) <= 6
+
+
+def test_a_meter_that_is_unplugged_in_a_refinement_is_named_and_everything_is_off(home: Path) -> None:
+    record = load_record(home / "chip.json")
+    with Bench.emulate(CHIP, seed=SEED) as bench, bench.dark():
+        chip, faults = bench.emulated.world, bench.emulated.faults
+        known = CalibratedMesh.from_record(record, bench.mesh.heater_max_ma)
+        setting = program_matrix(known, haar_unitary(4, np.random.default_rng(0)))
+        with pytest.raises(LumionError, match="meter") as raised:
+            refine_matrix(bench, record, setting, on_step=lambda stage, done, total: faults.inject("meter", "no_cable"))
+        assert raised.value.hint
+        assert not bench.mesh.confirmed_currents_ma().any()
+        assert not chip.mesh_output_w().any()

@@ -7,9 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from calibration.report.hidden_truth import reference_offset_hz
-from calibration.run.matrices import MatrixRun, heater_limits
+from calibration.run.matrices import heater_limits, measure_matrix, refine_matrix
 from lumion_hw.bench.bench import Bench
-from lumion_hw.errors import ConfigError
+from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.matrix import (
     MatrixSetting,
@@ -53,7 +53,7 @@ def test_what_is_measured_is_what_the_chip_does() -> None:
     record = load_record(RECORD)
     with Bench.emulate(SMALL, seed=SEED) as bench, bench.dark():
         setting = programmed(bench, record)
-        measured = MatrixRun.on_bench(bench, record, setting).measure(readings=40)
+        measured = measure_matrix(bench, record, setting, readings=40)
         assert not bench.mesh.confirmed_currents_ma().any(), "the heaters are left on"
         true = on_chip(bench, record, setting)
     assert measured.readings <= 40
@@ -75,17 +75,40 @@ def test_ports_without_light_or_monitor_are_refused_before_anything_is_measured(
         dark = next(port for port in record.mesh.fibre_ports if port not in lit)
         elsewhere = program_matrix(known, np.eye(1), inputs=[dark], outputs=setting.outputs[:1])
         with pytest.raises(ConfigError, match=f"port {dark} has no source in this record and bench"):
-            MatrixRun.on_bench(bench, record, elsewhere)
+            measure_matrix(bench, record, elsewhere)
 
 
-def test_an_interrupt_in_the_middle_leaves_heaters_and_light_off() -> None:
+@pytest.mark.parametrize(
+    ("device", "fault", "error"),
+    [
+        ("", "", KeyboardInterrupt),
+        ("sfp-a", "module_dead", LumionError),
+        ("mesh0", "no_cable", LumionError),
+    ],
+)
+def test_what_happens_in_the_middle_leaves_heaters_and_light_off(
+    device: str, fault: str, error: type[BaseException]
+) -> None:
+    """Ctrl-C, a source that loses its supply, and a controller whose cable is pulled."""
     record = load_record(RECORD)
-
-    def interrupt(stage: str, done: int, total: int) -> None:
-        raise KeyboardInterrupt
-
     with Bench.emulate(SMALL, seed=SEED) as bench, bench.dark():
-        run = MatrixRun.on_bench(bench, record, programmed(bench, record), on_step=interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            run.refine()
-        assert not bench.mesh.confirmed_currents_ma().any()
+        chip = bench.emulated.world
+        cold = chip.cells()
+
+        def strike(stage: str, done: int, total: int) -> None:
+            if not fault:
+                raise KeyboardInterrupt
+            bench.emulated.faults.inject(device, fault)
+
+        setting = programmed(bench, record)
+        with pytest.raises(error) as raised:
+            refine_matrix(bench, record, setting, on_step=strike)
+        if isinstance(raised.value, LumionError):
+            assert raised.value.hint
+            assert device in str(raised.value)
+        # Without its cable, the watchdog of the controller switches the heaters off.
+        bench.clock.sleep(60.0)
+        assert not chip.mesh_output_w().any()
+        after = chip.cells()
+        np.testing.assert_allclose(after.phase_upper, cold.phase_upper, atol=1e-6)
+        np.testing.assert_allclose(after.phase_lower, cold.phase_lower, atol=1e-6)
