@@ -26,7 +26,7 @@ class Mixer:
     """A mix of two modes between two phases.
 
     The matrix on modes ``first`` and ``second`` is
-    diag(e^{-j·after}, 1) · [[sin θ, cos θ], [cos θ, -sin θ]] · diag(e^{-j·before}, 1).
+    e^{-j·both} · diag(e^{-j·after}, 1) · [[sin θ, cos θ], [cos θ, -sin θ]] · diag(e^{-j·before}, 1).
 
     Attributes:
         first: First mode, which has the phases.
@@ -34,6 +34,7 @@ class Mixer:
         theta_rad: θ; π/2 keeps the modes apart, 0 swaps them.
         before_rad: Phase before the mix.
         after_rad: Phase behind the mix.
+        both_rad: Phase of both modes.
     """
 
     first: int
@@ -41,14 +42,25 @@ class Mixer:
     theta_rad: float
     before_rad: float = 0.0
     after_rad: float = 0.0
+    both_rad: float = 0.0
 
     def matrix(self) -> Complex:
         """Return the matrix on both modes, shape ``(2, 2)``."""
         sine, cosine = math.sin(self.theta_rad), math.cos(self.theta_rad)
         before = np.array([np.exp(-1j * self.before_rad), 1.0])
         after = np.array([[np.exp(-1j * self.after_rad)], [1.0]])
-        matrix: Complex = after * np.array([[sine, cosine], [cosine, -sine]]) * before
+        matrix: Complex = after * np.array([[sine, cosine], [cosine, -sine]]) * before * np.exp(-1j * self.both_rad)
         return matrix
+
+    def with_opposite_angle(self) -> Mixer:
+        """Return a mixer with the same matrix and the opposite θ."""
+        return replace(
+            self,
+            theta_rad=-self.theta_rad,
+            before_rad=self.before_rad + math.pi,
+            after_rad=self.after_rad + math.pi,
+            both_rad=self.both_rad + math.pi,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +87,12 @@ class UnitaryDecomposition:
             matrix[pair] = mixer.matrix() @ matrix[pair]
         product: Complex = np.exp(-1j * self.output_rad)[:, None] * matrix
         return product
+
+    def with_opposite_angle(self, number: int) -> UnitaryDecomposition:
+        """Return a decomposition of the same matrix in which one mixer has the opposite θ."""
+        mixers = list(self.mixers)
+        mixers[number] = mixers[number].with_opposite_angle()
+        return replace(self, mixers=tuple(mixers))
 
     def transposed(self) -> UnitaryDecomposition:
         """Return the decomposition of the transposed matrix, with the mixers in reverse order."""

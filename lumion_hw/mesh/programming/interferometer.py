@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from lumion_hw.mesh.layout.cells import CELL_KINDS
 from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
-from lumion_hw.mesh.programming.decomposition import Mixer, UnitaryDecomposition
+from lumion_hw.mesh.programming.decomposition import Mixer, UnitaryDecomposition, variants
 
 Real = NDArray[np.float64]
+Complex = NDArray[np.complex128]
 
 _TURN = 2.0 * math.pi
 # Crosstalk of a few per cent converges in three or four rounds.
@@ -29,6 +30,8 @@ _CONVERGED_RAD = 1e-9
 # Smallest new part of an equation, relative to the equation; rounding leaves 1e-15 of a dependent one.
 _DEPENDENT = 1e-6
 _EXACT_RAD = 1e-3
+# Three rounds of changed signs find nearly all of the heat that can be saved in this way.
+_SIGN_ROUNDS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +45,6 @@ class PhaseEquations:
 
     rows: Real
     wanted_rad: Real
-
-    def remaining_rad(self, phases_rad: Real) -> Real:
-        """Return by how much each equation is missed, -π … π."""
-        remaining: Real = (self.wanted_rad - self.rows @ phases_rad + math.pi) % _TURN - math.pi
-        return remaining
 
 
 class _Equations:
@@ -132,7 +130,7 @@ class Interferometer:
                 # The mean phase of both arms, and half a turn for each turn of their difference beyond 2θ.
                 linear[second, 2 * passage.puc] += 1.0
                 linear[first_mode] = linear[second]
-                constant[second] += 0.5 * math.pi - theta
+                constant[second] += 0.5 * math.pi - theta - mixer.both_rad
                 constant[first_mode] = constant[second] - mixer.after_rad
             else:
                 if self.mesh.interferes[passage.puc]:
@@ -200,36 +198,98 @@ class StartSetting:
     is_exact: bool
 
 
-def solve(calibrated: CalibratedMesh, equations: PhaseEquations) -> StartSetting:
-    """Return the heater phases that solve phase equations.
+def start_settings(
+    calibrated: CalibratedMesh, guides: Interferometer, unitary: Complex, first: int = 0
+) -> list[StartSetting]:
+    """Return heater phases that set a unitary, if a decomposition of it fits the mesh.
+
+    All decompositions that fit give the same matrix. The first one with phases that the heaters can reach is returned
+    alone, with the signs of its angles chosen for little heat.
+
+    Args:
+        calibrated: The calibrated mesh.
+        guides: The waveguides of the mesh.
+        unitary: Shape ``(N, N)``.
+        first: First of the N neighbouring waveguides.
+    """
+    starts = []
+    for decomposition in variants(unitary):
+        equations = guides.equations(decomposition, first)
+        if equations is None:
+            continue
+        solver = PhaseSolver(calibrated, equations.rows)
+        start = solver.solve(equations.wanted_rad)
+        if start.is_exact:
+            return [_coolest(solver, guides, decomposition, first, start)]
+        starts.append(start)
+    return starts
+
+
+def _coolest(
+    solver: PhaseSolver, guides: Interferometer, decomposition: UnitaryDecomposition, first: int, start: StartSetting
+) -> StartSetting:
+    """Return the setting with the least heat that changes of the sign of one angle after the other reach."""
+    settings = [decomposition, *map(decomposition.with_opposite_angle, range(len(decomposition.mixers)))]
+    equations = [guides.equations(setting, first) for setting in settings]
+    wanted_rad, *others_rad = (fitting.wanted_rad for fitting in equations if fitting is not None)
+    # The wanted phases are linear in the angles of the mixers, so the changes of several angles add up.
+    changes_rad = [other_rad - wanted_rad for other_rad in others_rad]
+    signs = np.zeros(len(changes_rad), dtype=bool)
+    for _ in range(_SIGN_ROUNDS):
+        before = signs.copy()
+        for number, change_rad in enumerate(changes_rad):
+            changed_rad = wanted_rad + (-change_rad if signs[number] else change_rad)
+            other = solver.solve(changed_rad)
+            if other.is_exact and solver.heat_mw(other) < solver.heat_mw(start):
+                start, wanted_rad, signs[number] = other, changed_rad, not signs[number]
+        if np.array_equal(before, signs):
+            break
+    return start
+
+
+class PhaseSolver:
+    """Solves phase equations with the same rows for heater phases.
 
     Equations that contradict earlier ones are left out. Where the equations leave a choice, phases are small.
     """
-    reach = calibrated.reach_rad
-    live = np.flatnonzero(reach > 0.0)
-    arms = np.eye(2 * calibrated.mesh.n_pucs) + calibrated.arm_rad_per_mw * calibrated.heat_mw_per_rad
-    joints = np.zeros((len(calibrated.mesh.joints), arms.shape[1]))
-    if len(calibrated.joint_rad_per_mw):
-        joints = calibrated.joint_rad_per_mw * calibrated.heat_mw_per_rad
-    slopes = equations.rows @ np.concatenate([arms, joints])[:, live]
-    solvable = _independent(slopes)
-    chosen = PhaseEquations(equations.rows[solvable], equations.wanted_rad[solvable])
-    inverse = np.linalg.pinv(slopes[solvable])
-    cold = calibrated.cold_cells()
-    cold_rad = np.concatenate(
-        [np.stack([cold.phase_upper, cold.phase_lower], axis=1).reshape(-1), np.asarray(cold.joint_phase)]
-    )
-    own = np.zeros(len(reach))
-    # A heater that moves by a turn moves its neighbours by crosstalk, so the equations are solved again.
-    for _ in range(_ROUNDS):
-        phases = cold_rad + np.concatenate([arms @ own, joints @ own])
-        step = inverse @ chosen.remaining_rad(phases)
-        if np.abs(step).max(initial=0.0) < _CONVERGED_RAD:
-            break
-        own[live] = (own[live] + step) % _TURN
-    clipped = np.minimum(own, reach)
-    phases = cold_rad + np.concatenate([arms @ clipped, joints @ clipped])
-    return StartSetting(clipped, bool(np.abs(equations.remaining_rad(phases)).max(initial=0.0) < _EXACT_RAD))
+
+    def __init__(self, calibrated: CalibratedMesh, rows: Real) -> None:
+        self._calibrated, self._reach = calibrated, calibrated.reach_rad
+        self._live = np.flatnonzero(self._reach > 0.0)
+        heated = np.eye(2 * calibrated.mesh.n_pucs) + calibrated.arm_rad_per_mw * calibrated.heat_mw_per_rad
+        joints = np.zeros((len(calibrated.mesh.joints), len(heated)))
+        if len(calibrated.joint_rad_per_mw):
+            joints = calibrated.joint_rad_per_mw * calibrated.heat_mw_per_rad
+        # Phase in each equation by the phase of each working heater on its own arm.
+        self._slopes = (rows @ np.concatenate([heated, joints]))[:, self._live]
+        self._solvable = _independent(self._slopes)
+        self._inverse = np.linalg.pinv(self._slopes[self._solvable])
+        cold = calibrated.cold_cells()
+        arms = np.stack([cold.phase_upper, cold.phase_lower], axis=1).reshape(-1)
+        self._cold_rad = rows @ np.concatenate([arms, np.asarray(cold.joint_phase)])
+
+    def solve(self, wanted_rad: Real) -> StartSetting:
+        """Return the heater phases for the wanted phases of the equations."""
+        own = np.zeros(len(self._live))
+        # A heater that moves by a turn moves its neighbours by crosstalk, so the equations are solved again.
+        for _ in range(_ROUNDS):
+            step = self._inverse @ self._missed_rad(own, wanted_rad)[self._solvable]
+            if np.abs(step).max(initial=0.0) < _CONVERGED_RAD:
+                break
+            own = (own + step) % _TURN
+        own_rad = np.zeros(len(self._reach))
+        own_rad[self._live] = np.minimum(own, self._reach[self._live])
+        missed = self._missed_rad(own_rad[self._live], wanted_rad)
+        return StartSetting(own_rad, bool(np.abs(missed).max(initial=0.0) < _EXACT_RAD))
+
+    def heat_mw(self, setting: StartSetting) -> float:
+        """Return the total heat of a setting."""
+        return float(self._calibrated.heat_mw(setting.own_rad).sum())
+
+    def _missed_rad(self, own_rad: Real, wanted_rad: Real) -> Real:
+        """Return by how much each equation is missed, -π … π."""
+        missed: Real = (wanted_rad - self._cold_rad - self._slopes @ own_rad + math.pi) % _TURN - math.pi
+        return missed
 
 
 def _independent(rows: Real) -> list[int]:

@@ -20,7 +20,7 @@ from lumion_hw.errors import CalibrationError, ConfigError, LimitError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
-from lumion_hw.mesh.programming.decomposition import nearest_unitary, unitary_dilation, variants
+from lumion_hw.mesh.programming.decomposition import nearest_unitary, unitary_dilation
 from lumion_hw.mesh.programming.heater_currents import HeaterLimits, PucTarget, program_pucs, rounded_ma
 from lumion_hw.mesh.programming.hexagonal_block import FeedForwardBlock, block_targets, find_block
 from lumion_hw.mesh.programming.interferometer import (
@@ -28,7 +28,7 @@ from lumion_hw.mesh.programming.interferometer import (
     StartSetting,
     feed_forward_ports,
     passed_pucs,
-    solve,
+    start_settings,
 )
 from lumion_hw.mesh.programming.prediction import sample_cells
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -340,8 +340,7 @@ def _feed_forward_places(
         if pucs & forbidden:
             blocking |= pucs & forbidden
             continue
-        equations = (guides.equations(variant, first) for variant in variants(unitary))
-        starts = [solve(calibrated, fitting) for fitting in equations if fitting is not None]
+        starts = start_settings(calibrated, guides, unitary, first)
         places.append(MatrixPlace(*ports, pucs, tuple(starts), ignores_port_phases=True))
     if chosen is not None and not places and not blocking:
         pucs = passed_pucs(mesh, *chosen)

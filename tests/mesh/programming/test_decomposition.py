@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -85,7 +87,37 @@ def test_the_interferometer_package_finds_the_same_splittings(n: int, name: str)
     unitary = haar_unitary(n, np.random.default_rng(n))
     theirs = getattr(judge, name)(unitary)
     np.testing.assert_allclose(theirs.calculate_transformation(), unitary, atol=1e-12)
-    reflected = sorted(round(np.cos(beam_splitter.theta) ** 2, 9) for beam_splitter in theirs.BS_list)
-    # The package starts its triangle at another corner than we do.
-    splittings = [sorted(np.sin(mixer.theta_rad) ** 2 for mixer in variant.mixers) for variant in variants(unitary)]
-    assert any(ours == pytest.approx(reflected, abs=1e-8) for ours in splittings)
+    _assert_some_variant_splits_like(unitary, [np.cos(beam_splitter.theta) for beam_splitter in theirs.BS_list])
+
+
+@pytest.mark.parametrize("name", ["rectangular", "triangular"])
+@pytest.mark.parametrize("n", [2, 4, 7])
+def test_strawberryfields_finds_the_same_splittings(n: int, name: str) -> None:
+    judge = pytest.importorskip(
+        "strawberryfields.decompositions",
+        reason="needs strawberryfields, which requires numpy below 2: a venv of its own",
+    )
+    unitary = haar_unitary(n, np.random.default_rng(n))
+    mixers, _, *others = getattr(judge, name)(unitary)
+    every = [*mixers, *(mixer for others_mixers in others if others_mixers for mixer in others_mixers)]
+    assert len(every) == n * (n - 1) // 2
+    _assert_some_variant_splits_like(unitary, [np.cos(theta) for _, _, theta, *_ in every])
+
+
+def _assert_some_variant_splits_like(unitary: NDArray[np.complex128], amplitudes: Sequence[float]) -> None:
+    """Packages start their mesh at different corners, so the splittings of one of our variants have to agree."""
+    theirs = sorted(np.square(amplitudes))
+    ours = [sorted(np.sin(mixer.theta_rad) ** 2 for mixer in variant.mixers) for variant in variants(unitary)]
+    assert min(np.abs(np.subtract(splittings, theirs)).max() for splittings in ours) < 1e-12
+
+
+def test_a_mixer_with_the_opposite_angle_is_the_same_mixer() -> None:
+    mixer = rectangular(haar_unitary(2, np.random.default_rng(5))).mixers[0]
+    other = mixer.with_opposite_angle()
+    assert other.theta_rad == -mixer.theta_rad
+    np.testing.assert_allclose(other.matrix(), mixer.matrix(), atol=1e-12)
+    decomposition = triangular(haar_unitary(4, np.random.default_rng(6)))
+    for number in range(6):
+        np.testing.assert_allclose(
+            decomposition.with_opposite_angle(number).matrix(), decomposition.matrix(), atol=1e-12
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,8 @@ from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.layout.topologies import mesh_from_label
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
-from lumion_hw.mesh.programming.interferometer import feed_forward_ports
+from lumion_hw.mesh.programming.decomposition import variants
+from lumion_hw.mesh.programming.interferometer import Interferometer, PhaseSolver, feed_forward_ports, start_settings
 from lumion_hw.mesh.programming.matrix import (
     MatrixSetting,
     amplitude_fidelity,
@@ -49,6 +51,28 @@ def test_universal_meshes_are_set_by_decomposition_alone(label: str) -> None:
     setting = program_matrix(CalibratedMesh.from_record(record_of(mesh, truth)), unitary, refine=False)
     assert fidelity_up_to_port_phases(unitary, truly(mesh, truth, setting)) > 1.0 - 1e-6
     assert setting.inputs == tuple(range(n))
+
+
+def test_the_signs_of_the_angles_are_those_that_need_little_heat() -> None:
+    """Every angle can have both signs: of all 2^6 settings of a mesh with four modes, ours is among the best."""
+    mesh = mesh_from_label("clements 4")
+    known, guides = calibrated(mesh, drawn(mesh, 1, **EVEN)), Interferometer(mesh, range(4))
+    rng = np.random.default_rng(2)
+    for _ in range(3):
+        unitary = haar_unitary(4, rng)
+        (start,) = start_settings(known, guides, unitary)
+        whole = next(variant for variant in variants(unitary) if guides.equations(variant) is not None)
+        heats = []
+        for signs in itertools.product((False, True), repeat=6):
+            setting = whole
+            for number in np.flatnonzero(signs):
+                setting = setting.with_opposite_angle(int(number))
+            equations = guides.equations(setting)
+            assert equations is not None
+            solver = PhaseSolver(known, equations.rows)
+            if (solved := solver.solve(equations.wanted_rad)).is_exact:
+                heats.append(solver.heat_mw(solved))
+        assert known.heat_mw(start.own_rad).sum() <= np.quantile(heats, 0.1)
 
 
 def test_a_limit_that_forbids_a_phase_gives_the_nearest_matrix() -> None:
