@@ -40,6 +40,8 @@ _MIN_BATCH_GAIN = 0.8
 # Factor on the present information that represents an infinite number of settings.
 _UNLIMITED_S = 1e6
 _MAX_NAMED = 5
+# Laser frequencies are named as the cause if with known ones less than this share of the error would remain.
+_KNOWN_FREQUENCY_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -240,7 +242,27 @@ def shortfall(
         reasons.append(_unseen_text(space, knowledge, unseen, dead))
     if knowledge.rms_rad(space, knowledge.wanted) > goal_rad:
         reasons.append(f"largest errors: {_named(space, np.where(knowledge.wanted, knowledge.sigma, 0.0))}")
+    reasons += _frequency_reasons(space, knowledge, fit)
     return f"the goal is {1e3 * goal_rad:.3g} mrad, but only {1e3 * reached:.3g} mrad was reached: {'; '.join(reasons)}"
+
+
+def _frequency_reasons(space: ParameterSpace, knowledge: Knowledge, fit: FitResult) -> list[str]:
+    """Return a sentence if unknown laser frequencies cause most of the error."""
+    detunings = space.mask(("source_detuning_hz",))
+    if not (detunings & fit.free).any():
+        return []
+    known = ~detunings[fit.free]
+    total = (fit.information + fit.prior_information)[np.ix_(known, known)]
+    sigma = np.zeros(space.size)
+    sigma[fit.free & ~detunings] = np.sqrt(np.maximum(np.diag(inverse_of(total)), 0.0))
+    reached = replace(knowledge, sigma=sigma).rms_rad(space)
+    if reached > _KNOWN_FREQUENCY_SHARE * knowledge.rms_rad(space):
+        return []
+    largest_ghz = 1e-9 * knowledge.sigma[detunings].max()
+    return [
+        f"the frequencies of the lasers are only known to ±{largest_ghz:.2g} GHz; with known ones the error would be "
+        f"{1e3 * reached:.2g} mrad, so use one laser for all inputs"
+    ]
 
 
 def light_change_s(entries: Sequence[LogbookEntry]) -> float:

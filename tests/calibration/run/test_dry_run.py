@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,31 @@ wiring:
   outputs:
     - {port: 9, transponder: sfp-a, tap: {meter: meter0, channel: 1, fraction: 0.1}}
     - {port: 7, transponder: sfp-b, tap: {meter: meter0, channel: 2, fraction: 0.1}}
+"""
+
+
+FOUR_LASERS = """
+version: 1
+name: four-lasers
+devices:
+  mesh0: {kind: lumion-mesh}
+  meter: {kind: keysight-n77xx}
+  sfp0: {kind: sfp-8472}
+  sfp1: {kind: sfp-8472}
+  sfp2: {kind: sfp-8472}
+  sfp3: {kind: sfp-8472}
+mesh: {controller: mesh0, topology: rectangular, ports: 4}
+wiring:
+  inputs:
+    - {transponder: sfp0, port: 0}
+    - {transponder: sfp1, port: 1}
+    - {transponder: sfp2, port: 2}
+    - {transponder: sfp3, port: 3}
+  outputs:
+    - {port: 4, tap: {meter: meter, channel: 1}}
+    - {port: 5, tap: {meter: meter, channel: 2}}
+    - {port: 6, tap: {meter: meter, channel: 3}}
+    - {port: 7, tap: {meter: meter, channel: 4}}
 """
 
 
@@ -179,3 +205,16 @@ def test_the_heat_is_limited_by_the_bench_file_alone(tmp_path: Path) -> None:
     plan = dry_run(load(tmp_path / "bench.yaml"), seed=1)
     assert plan.limit_mw == 5000.0
     assert expected_heat_mw(load(FOUNDRY)) == pytest.approx(plan.peak_mw, rel=0.05)
+
+
+def test_lasers_of_unknown_frequencies_are_named_as_what_limits_the_loops(tmp_path: Path) -> None:
+    """In a feed-forward mesh a detuning and the loops of a path look alike; a single laser has no such error."""
+    path = tmp_path / "bench.yaml"
+    path.write_text(FOUR_LASERS)
+    missed = dry_run(load(path), seed=1, goal=Goal(settings=500)).shortfall
+    assert re.search(
+        r"the frequencies of the lasers are only known to ±\d+\.\d+ GHz; with known ones .* \d\.\d+ mrad", missed
+    )
+    assert "use one laser for all inputs" in missed
+    path.write_text(TWO_TAPS)
+    assert "frequencies" not in dry_run(load(path), seed=1, goal=Goal(settings=500)).shortfall
