@@ -1,10 +1,11 @@
 """Calibrate Benes switches from the powers at their edges, and set random permutations, judged by the hidden chip.
 
 Run: .venv/bin/python benchmarks/any_switch.py [--ports 8 16] [--permutations 1000] [--connected 100]
+         [--heated-arms 1 2]
 
-For each size one JSON document is printed: settings per element, the extinction of every element beside the best that
-its couplers allow, and the time to route random permutations. On a fabric of modules, ``--connected`` of them are
-connected, and every circuit is proven by its light.
+For each size and number of heated arms one JSON document is printed: settings per element, the extinction of every
+element beside the best that its couplers allow, and the time to route random permutations. On a fabric of modules,
+``--connected`` of them are connected, and every circuit is proven by its light.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import sys
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -154,21 +156,25 @@ def main() -> None:
     """Print one document per size."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ports", type=int, nargs="+", default=[8, 16])
+    parser.add_argument("--heated-arms", type=int, nargs="+", choices=(1, 2), default=[1, 2])
     parser.add_argument("--permutations", type=int, default=1000)
     parser.add_argument("--connected", type=int, default=100)
     parser.add_argument("--states", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    for ports in given.ports:
+    for ports, arms in product(given.ports, given.heated_arms):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            path, out, settings = calibrated(bench_of(ports, "benes", realistic=False), given.seed, folder)
-            elements = len(yaml.safe_load(path.read_text())["wiring"]["inputs"]) // 2 * (2 * ports.bit_length() - 3)
-            result = {"switch": f"benes {ports}", "elements": elements}
+            elements = ports // 2 * (2 * ports.bit_length() - 3)
+            document = bench_of(ports, "benes", realistic=False)
+            if arms == 1:
+                document["mesh"]["heater_channels"] = [[element, None] for element in range(elements)]
+            path, out, settings = calibrated(document, given.seed, folder)
+            result = {"switch": f"benes {ports}", "heated arms": arms, "elements": elements}
             result["readings per element"] = round(settings / elements, 1)
             result |= extinctions(path, out, given.seed, given.states)
             result |= permutations(ports, given.permutations, given.seed)
-            if given.connected and ports == min(given.ports):
+            if given.connected and ports == min(given.ports) and arms == max(given.heated_arms):
                 result |= connected(ports, given.connected, given.seed, folder)
             print(json.dumps(result), flush=True)
 

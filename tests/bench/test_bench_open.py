@@ -146,6 +146,16 @@ def test_ctrl_c_while_opening_closes_what_is_open(small) -> None:
     assert small.held == set()
 
 
+def test_the_emulated_controller_drives_as_much_current_as_the_file_allows(tmp_path) -> None:
+    path = tmp_path / "bench.yaml"
+    path.write_text(SMALL.read_text().replace("heater_max_ma: 2.5", "heater_max_ma: 4.0"))
+    with Bench.emulate(path) as bench:
+        currents_ma = np.zeros(2 * bench.mesh.topology.n_pucs)
+        currents_ma[0] = 4.0
+        bench.mesh.program(currents_ma)
+        assert bench.mesh.confirmed_currents_ma()[0] == pytest.approx(4.0, abs=1e-3)
+
+
 def test_a_file_with_a_mistake_opens_nothing(tmp_path) -> None:
     file = tmp_path / "bench.yaml"
     file.write_text(SMALL.read_text().replace("kind: oz-epc04", "kind: oz-epc40", 1))

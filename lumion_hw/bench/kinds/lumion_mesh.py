@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from lumion_hw.interfaces import MeshController
 
 _MAX_FRAME_BYTES = 4096
+_FULL_SCALE_UA = 3_000
+"""Full scale of the emulated outputs; larger if the bench file allows more current."""
 _MAX_CHANNELS = 2000
 """Largest number of drive channels (docs/protocol.md, section 1)."""
 
@@ -104,7 +107,7 @@ def _emulate(bench: EmulatedBench, name: str, model: MeshControllerModel) -> Mes
         profile=BoardProfile(
             n_dac=bench.n_channels,
             n_adc=len(ports),
-            dac_full_scale=3_000,  # 3 mA
+            dac_full_scale=max(_FULL_SCALE_UA, math.ceil(1e3 * model.heater_max_ma)),
             adc_full_scale=5_000_000,  # 5 mA: an amplified input one hop away must not saturate the photodiode
             serial=model.serial or f"EMU-{name}"[:11] + f"-{bench.chip_id[:4]}",
             write_us=round(1e3 * model.emulated_write_ms),
