@@ -30,16 +30,18 @@ _CONVERGED_RAD = 1e-9
 # Smallest new part of an equation, relative to the equation; rounding leaves 1e-15 of a dependent one.
 _DEPENDENT = 1e-6
 _EXACT_RAD = 1e-3
+# Unit of the phases at inputs: a large one, so that the shortest solution moves them rather than heaters.
+_INPUT_WEIGHT = 1e3
 # Three rounds of changed signs find nearly all of the heat that can be saved in this way.
 _SIGN_ROUNDS = 3
 
 
 @dataclass(frozen=True, eq=False)
 class PhaseEquations:
-    """Wanted phases: ``rows @ phases ≡ wanted_rad`` modulo 2π, for the phases of all arms, then of all joints.
+    """Wanted phases: ``rows @ phases ≡ wanted_rad`` modulo 2π, for the phases of all arms, all joints and all inputs.
 
     Attributes:
-        rows: Shape ``(n, 2 n_pucs + n_joints)``.
+        rows: Shape ``(n, 2 n_pucs + n_joints + n_inputs)``.
         wanted_rad: Shape ``(n,)``.
     """
 
@@ -106,9 +108,10 @@ class Interferometer:
         if not self.passages or (mixers := self._assign_mixers(shifted)) is None:
             return None
         n_arms = 2 * self.mesh.n_pucs
-        size = n_arms + len(self.mesh.joints)
+        before = n_arms + len(self.mesh.joints)
+        size = before + len(self.outputs)
         # Phase of each waveguide beyond the ideal matrix so far: a linear function of all phases, and a constant.
-        linear, constant = np.zeros((len(self.outputs), size)), np.zeros(len(self.outputs))
+        linear, constant = np.eye(len(self.outputs), size, before), np.zeros(len(self.outputs))
         constant[first : first + n_modes] = -decomposition.input_rad
         splits = _Equations()
         phases = _Equations()
@@ -250,7 +253,8 @@ def _coolest(
 class PhaseSolver:
     """Solves phase equations with the same rows for heater phases.
 
-    Equations that contradict earlier ones are left out. Where the equations leave a choice, phases are small.
+    Equations that contradict earlier ones are left out. Where the equations leave a choice, phases are small. Phases at
+    the inputs are free.
     """
 
     def __init__(self, calibrated: CalibratedMesh, rows: Real) -> None:
@@ -260,35 +264,41 @@ class PhaseSolver:
         joints = np.zeros((len(calibrated.mesh.joints), len(heated)))
         if len(calibrated.joint_rad_per_mw):
             joints = calibrated.joint_rad_per_mw * calibrated.heat_mw_per_rad
-        # Phase in each equation by the phase of each working heater on its own arm.
-        self._slopes = (rows @ np.concatenate([heated, joints]))[:, self._live]
-        self._solvable = _independent(self._slopes)
+        n_phases = len(heated) + len(joints)
+        # Phase in each equation by the phase of each working heater on its own arm, then by that of each input.
+        by_heater = (rows[:, :n_phases] @ np.concatenate([heated, joints]))[:, self._live]
+        self._slopes = np.concatenate([by_heater, _INPUT_WEIGHT * rows[:, n_phases:]], axis=1)
+        # Without crosstalk, which would solve an equation with many turns of distant heaters.
+        self._solvable = _independent(np.concatenate([rows[:, self._live], rows[:, n_phases:]], axis=1))
         self._inverse = np.linalg.pinv(self._slopes[self._solvable])
         cold = calibrated.cold_cells()
         arms = np.stack([cold.phase_upper, cold.phase_lower], axis=1).reshape(-1)
-        self._cold_rad = rows @ np.concatenate([arms, np.asarray(cold.joint_phase)])
+        self._cold_rad = rows[:, :n_phases] @ np.concatenate([arms, np.asarray(cold.joint_phase)])
 
     def solve(self, wanted_rad: Real) -> StartSetting:
         """Return the heater phases for the wanted phases of the equations."""
-        own = np.zeros(len(self._live))
+        n_live = len(self._live)
+        phases = np.zeros(self._slopes.shape[1])
         # A heater that moves by a turn moves its neighbours by crosstalk, so the equations are solved again.
         for _ in range(_ROUNDS):
-            step = self._inverse @ self._missed_rad(own, wanted_rad)[self._solvable]
+            step = self._inverse @ self._missed_rad(phases, wanted_rad)[self._solvable]
             if np.abs(step).max(initial=0.0) < _CONVERGED_RAD:
                 break
-            own = (own + step) % _TURN
+            phases += step
+            phases[:n_live] %= _TURN
+        phases[:n_live] = np.minimum(phases[:n_live], self._reach[self._live])
         own_rad = np.zeros(len(self._reach))
-        own_rad[self._live] = np.minimum(own, self._reach[self._live])
-        missed = self._missed_rad(own_rad[self._live], wanted_rad)
+        own_rad[self._live] = phases[:n_live]
+        missed = self._missed_rad(phases, wanted_rad)
         return StartSetting(own_rad, bool(np.abs(missed).max(initial=0.0) < _EXACT_RAD))
 
     def heat_mw(self, setting: StartSetting) -> float:
         """Return the total heat of a setting."""
         return float(self._calibrated.heat_mw(setting.own_rad).sum())
 
-    def _missed_rad(self, own_rad: Real, wanted_rad: Real) -> Real:
+    def _missed_rad(self, phases: Real, wanted_rad: Real) -> Real:
         """Return by how much each equation is missed, -π … π."""
-        missed: Real = (wanted_rad - self._cold_rad - self._slopes @ own_rad + math.pi) % _TURN - math.pi
+        missed: Real = (wanted_rad - self._cold_rad - self._slopes @ phases + math.pi) % _TURN - math.pi
         return missed
 
 

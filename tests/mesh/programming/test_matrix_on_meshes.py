@@ -53,6 +53,26 @@ def test_universal_meshes_are_set_by_decomposition_alone(label: str) -> None:
     assert setting.inputs == tuple(range(n))
 
 
+def test_phase_shifters_at_the_ports_that_no_light_shows_are_not_needed() -> None:
+    """A calibration with power meters gives no laws for phases at inputs and outputs; crosstalk cannot replace them."""
+    mesh = mesh_from_label("clements 6")
+    truth = drawn(mesh, 1, **EVEN)
+    record = record_of(mesh, truth)
+    shifters = [puc for puc, kind in enumerate(mesh.cell_kinds) if kind in ("upper-phase", "two-phases")]
+    unseen = {*shifters[:3], *shifters[-3:]}
+    truth.stuck_current_ma |= {2 * puc + arm: 0.0 for puc in unseen for arm in (0, 1)}
+    without_law = [
+        replace(entry, upper=replace(entry.upper, law=None), lower=replace(entry.lower, law=None))
+        for entry in record.pucs
+    ]
+    pucs = tuple(without_law[puc] if puc in unseen else entry for puc, entry in enumerate(record.pucs))
+    known, rng = CalibratedMesh.from_record(replace(record, pucs=pucs)), np.random.default_rng(6)
+    for _ in range(5):
+        unitary = haar_unitary(6, rng)
+        setting = program_matrix(known, unitary, refine=False)
+        assert fidelity_up_to_port_phases(unitary, truly(mesh, truth, setting)) > 1.0 - 1e-6
+
+
 def test_the_signs_of_the_angles_are_those_that_need_little_heat() -> None:
     """Every angle can have both signs: of all 2^6 settings of a mesh with four modes, ours is among the best."""
     mesh = mesh_from_label("clements 4")
