@@ -32,6 +32,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.heater_currents import HeaterLimits
+from lumion_hw.mesh.programming.interferometer import passed_pucs
 from lumion_hw.mesh.programming.matrix import (
     MatrixModel,
     MatrixPlace,
@@ -139,13 +140,13 @@ def heater_limits(bench: Bench) -> HeaterLimits:
 def measure_matrix(
     bench: Bench,
     record: CalibrationRecord,
-    setting: MatrixSetting,
+    setting: MatrixSetting | None = None,
     *,
     readings: int = READINGS,
     seed: int = 0,
     on_step: Progress = lambda stage, done, total: None,
 ) -> MatrixMeasurement:
-    """Measure a programmed matrix on an open bench; heaters and light are off afterwards.
+    """Measure the matrix of a mesh on an open bench; heaters and light are off afterwards.
 
     Sources are tuned as in the record, and polarizations aligned. Nothing is measured if an input has no source or an
     output no monitor.
@@ -153,7 +154,8 @@ def measure_matrix(
     Args:
         bench: The open bench.
         record: Calibration record of its mesh.
-        setting: The programmed matrix, from :func:`lumion_hw.mesh.program_matrix`.
+        setting: The programmed matrix, from :func:`lumion_hw.mesh.program_matrix`; by default that of the present
+            heater currents, which is compared with the prediction of the record.
         readings: Most readings: one input lit in one setting, all outputs read.
         seed: Seed of the settings around the programmed one.
         on_step: Called with the stage, the readings done and their number.
@@ -163,7 +165,38 @@ def measure_matrix(
         CalibrationError: The record belongs to another bench, or has no covariance or no loop phases.
         LumionError: A device failed; heaters and light are off.
     """
+    setting = setting or present_setting(bench, record)
     return MatrixRun.on_bench(bench, record, setting, seed, on_step).measure(readings)
+
+
+def present_setting(bench: Bench, record: CalibrationRecord) -> MatrixSetting:
+    """Return the matrix that the record predicts for the present heater currents, between all sources and monitors.
+
+    Raises:
+        CalibrationError: The record belongs to another bench.
+        ConfigError: No monitor is behind the sources.
+    """
+    bench.mesh.check_record(record)
+    mesh = record.mesh
+    inputs = tuple(
+        sorted(entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None)
+    )
+    outputs = tuple(
+        port
+        for port in sorted(record.monitor_ports)
+        if port not in inputs and any(mesh.reaches(source, port) for source in inputs)
+    )
+    if not outputs:
+        raise ConfigError(
+            "no monitor is behind the sources of this record, so no matrix can be measured",
+            hint="Calibrate with monitors at the outputs.",
+        )
+    known = CalibratedMesh.from_record(record, bench.mesh.heater_max_ma)
+    place = MatrixPlace(inputs, outputs, passed_pucs(mesh, inputs, outputs), ignores_port_phases=True)
+    currents_ma = bench.mesh.confirmed_currents_ma()
+    model = MatrixModel(known, np.ones((len(outputs), len(inputs)), np.complex128), place, source_detunings_hz(record))
+    predicted = MatrixModel(known, model.matrix(currents_ma), place, source_detunings_hz(record))
+    return predicted.setting(known.own_rad(currents_ma), heater_limits(bench))
 
 
 def refine_matrix(

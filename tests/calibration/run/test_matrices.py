@@ -66,6 +66,22 @@ def test_what_is_measured_is_what_the_chip_does() -> None:
     assert all(column.value > 0.99 for column in measured.columns)
 
 
+def test_without_a_setting_the_present_currents_are_measured() -> None:
+    record = load_record(RECORD)
+    with Bench.emulate(SMALL, seed=SEED) as bench, bench.dark():
+        currents_ma = programmed(bench, record).currents_ma
+        bench.mesh.program(currents_ma)
+        measured = measure_matrix(bench, record, readings=40)
+        true = on_chip(bench, record, measured.setting)
+    np.testing.assert_array_equal(measured.setting.currents_ma, currents_ma)
+    assert set(measured.setting.inputs) == {entry.port for entry in record.ports if entry.source_dbm is not None}
+    assert not set(measured.setting.inputs) & set(measured.setting.outputs)
+    shares = [powers / powers.sum() for powers in (measured.powers, np.abs(true) ** 2)]
+    np.testing.assert_allclose(*shares, atol=0.01)
+    # The record predicts this matrix well.
+    assert measured.phase_true.value > 0.999
+
+
 def test_ports_without_light_or_monitor_are_refused_before_anything_is_measured() -> None:
     record = load_record(RECORD)
     with Bench.emulate(SMALL, seed=SEED) as bench, bench.dark():
