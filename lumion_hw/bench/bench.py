@@ -25,6 +25,7 @@ from lumion_hw.bench.opening import link_to, open_device
 from lumion_hw.clock import Clock, SystemClock, VirtualClock, results_of, run_to_future
 from lumion_hw.errors import ConfigError, LumionError, name_hint
 from lumion_hw.interfaces import (
+    LanedTransponder,
     MeshController,
     MeshStates,
     OpticalAmplifier,
@@ -99,6 +100,10 @@ class Bench:
         self._where, self._on_close = where, on_close
         self._names_to_open = model.devices.keys() if only is None else set(only)
         _check_names(self._names_to_open, model, "devices")
+        # A lane needs its module, and modules are opened with all their lanes.
+        modules = {getattr(model.devices[name], "lane_of", None) or name for name in self._names_to_open}
+        of_modules = {name for name, device in model.devices.items() if getattr(device, "lane_of", None) in modules}
+        self._names_to_open = modules | of_modules
         self.clock = clock
         self.wiring = model.to_wiring()
         self.events = EventLog(clock)
@@ -331,22 +336,31 @@ class Bench:
     def _open_all(self, link: Callable[[str, DeviceModel], Link | ModuleConnection | RemoteDevice]) -> None:
         """Open all devices. If one fails, close the others and raise all errors."""
         names = [name for name in self.model.devices if name in self._names_to_open]
+        lanes = [name for name in names if getattr(self.model.devices[name], "lane_of", None) is not None]
         failures: dict[str, LumionError] = {}
 
         def try_to_open(name: str) -> None:
             device = self.model.devices[name]
+            module = self._devices.get(device.container or "")
             try:
-                self._devices[name] = open_device(name, device, link(name, device), self.clock)
+                if name in lanes and isinstance(module, LanedTransponder):
+                    self._devices[name] = module.media_lane(getattr(device, "media_lane", 1))
+                else:
+                    self._devices[name] = open_device(name, device, link(name, device), self.clock)
             except LumionError as error:
                 failures[name] = error
 
-        jobs = [(name, functools.partial(try_to_open, name)) for name in names]
+        jobs = [(name, functools.partial(try_to_open, name)) for name in names if name not in lanes]
         try:
             if self.clock.is_virtual:  # one after another: waiting costs nothing
                 for _, job in jobs:
                     job()
             else:  # each wire must first be silent for some time
                 self.run_parallel(jobs)
+            for name in lanes:
+                # A module that failed is reported once, not for each of its lanes.
+                if self.model.devices[name].container not in failures:
+                    try_to_open(name)
         except BaseException:
             self.close()
             raise

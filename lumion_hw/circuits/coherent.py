@@ -74,34 +74,55 @@ def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], tra
     """
     # By name, because a module that two circuits use is brought up only once.
     circuit_of = {name: circuit for circuit in circuits for name in transmitters_of([circuit])}
-    work = [(name, functools.partial(_activate_module, bench, name, circuit)) for name, circuit in circuit_of.items()]
-    bench.run_parallel([(name, job) for name, job in work if name not in transmitting])
+    work = [
+        (name, functools.partial(_switch_on, bench, name, circuit))
+        for name, circuit in circuit_of.items()
+        if name not in transmitting
+    ]
+    receivers = {circuit.request.target: circuit for circuit in circuits}
+    work += [
+        (name, functools.partial(_prepare_receiver, bench, name, circuit))
+        for name, circuit in receivers.items()
+        if name not in circuit_of and name not in transmitting
+    ]
+    bench.run_parallel(work)
 
 
-def _activate_module(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
+def _switch_on(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
     module = bench.transponders[name]
     if isinstance(module, CoherentTransponder):
         module.power_up()
-        capabilities = module.capabilities()
-        line = circuit.budget.format
-        numbers = [
-            application.number
-            for application in capabilities.applications
-            if line.media_id in (None, application.media_id)
-        ]
-        if not numbers:
-            offered = ", ".join(application.media_interface for application in capabilities.applications)
-            raise ConfigError(
-                f"circuit {circuit.request} needs {line.name}, the module offers {offered or 'nothing'}",
-                device=name,
-                hint="Check 'profile' in the bench file, or which module is plugged in.",
-            )
-        module.select_application(numbers[0])
+        module.select_application(_application_of(name, module, circuit))
         # A coherent receiver mixes with its own laser, so both modules are tuned to the frequency of the transmitter.
         optics = bench.model.devices[circuit.request.source].optics
-        if capabilities.tunable and optics is not None:
+        if module.capabilities().tunable and optics is not None:
             module.tune(round(frequency_hz_from_wavelength_m(optics.emits_nm * 1e-9) * 1e-12, 6))
     module.enable()
+
+
+def _prepare_receiver(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
+    """Let a module receive without switching its transmitter on; a receiver that is ready is left alone."""
+    module = bench.transponders[name]
+    if not isinstance(module, CoherentTransponder):
+        return
+    module.power_up()
+    number = _application_of(name, module, circuit)
+    if number not in module.settings().applications.values():
+        module.select_application(number)
+
+
+def _application_of(name: str, module: CoherentTransponder, circuit: PlannedCircuit) -> int:
+    """Return the number of the application with the line format of a circuit. Raises ``ConfigError`` without any."""
+    applications, line = module.capabilities().applications, circuit.budget.format
+    for application in applications:
+        if line.media_id in (None, application.media_id):
+            return application.number
+    offered = ", ".join(application.media_interface for application in applications)
+    raise ConfigError(
+        f"circuit {circuit.request} needs {line.name}, the module offers {offered or 'nothing'}",
+        device=name,
+        hint="Check 'profile' in the bench file, or which module is plugged in.",
+    )
 
 
 def refuse_power_feedback(circuit: PlannedCircuit) -> None:

@@ -29,7 +29,7 @@ from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology
 
 if TYPE_CHECKING:
-    from lumion_hw.emulator.transponders.cmis.coherent_light import CoherentLight
+    from lumion_hw.emulator.transponders.cmis.light import CoherentLight, ModuleLight
     from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge, I2cTarget
 
 _BRIDGE_BAUD = 115_200
@@ -204,9 +204,16 @@ class EmulatedBench:
     def coherent_light(self) -> CoherentLight:
         """Return the sent and received light of all coherent modules."""
         # Loading its tables takes 0.1 s, so benches without coherent modules do not.
-        from lumion_hw.emulator.transponders.cmis.coherent_light import CoherentLight
+        from lumion_hw.emulator.transponders.cmis.light import CoherentLight
 
         return CoherentLight(self.world, self.spec.physics.fibre_drift_rad2_per_s)
+
+    @cached_property
+    def module_light(self) -> ModuleLight:
+        """Return the sent and received light of all CMIS modules of one polarization."""
+        from lumion_hw.emulator.transponders.cmis.light import ModuleLight
+
+        return ModuleLight(self.world)
 
     def on_i2c(self, name: str, module: Any, target: I2cTarget) -> I2cBridge:
         """Connect a pluggable module to a new I2C bridge, and return the bridge.

@@ -69,6 +69,7 @@ from .transponder import (
     Application as Application,
     BreakoutTransponder as BreakoutTransponder,
     CoherentTransponder as CoherentTransponder,
+    LanedTransponder as LanedTransponder,
     LinkQuantity as LinkQuantity,
     LockReport as LockReport,
     LockStage as LockStage,

@@ -402,3 +402,15 @@ class BreakoutTransponder(CoherentTransponder, Protocol):
         Raises:
             ConfigError: No application begins on this host lane.
         """
+
+
+@runtime_checkable
+class LanedTransponder(Transponder, Protocol):
+    """A module whose media lanes can be connected to fibres one by one."""
+
+    def media_lane(self, number: int) -> Transponder:
+        """Return the driver of one media lane, from 1. Closing it does not close the module.
+
+        Raises:
+            ConfigError: The module does not have this lane.
+        """

@@ -192,6 +192,12 @@ class Wiring:
                 return path
         raise KeyError(transponder)
 
+    def has_lanes(self, module: str) -> bool:
+        """Return whether the media lanes of a module are wired one by one, with names such as ``dr4-a/2``."""
+        names = [path.transponder for path in self.inputs] + [path.transponder for path in self.outputs]
+        names += [end for path in self.fibres for end in (path.source, path.transponder)]
+        return any(name is not None and name.startswith(f"{module}/") for name in names)
+
     def inputs_of(self, transponder: str) -> tuple[InputPath, ...]:
         """Return all input paths fed by a module; two behind a polarization splitter."""
         return tuple(path for path in self.inputs if path.transponder == transponder)

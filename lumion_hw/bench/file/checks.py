@@ -62,6 +62,10 @@ class CheckedKind(Protocol):
         """Return the number of channels of a power meter or an attenuator."""
 
     @property
+    def media_lanes(self) -> Callable[[Mapping[Any, Any]], int]:
+        """Return how many media lanes of a module can be wired one by one."""
+
+    @property
     def check(self) -> Callable[[BenchData, str], Iterator[Check]]:
         """Check the bench-file keys that only this kind of device has."""
 
@@ -173,6 +177,11 @@ class BenchData:
         self.servers = [(("servers", i), mapping(s)) for i, s in enumerate(items(data.get("servers")))]
         self.fabric = mapping(data.get("fabric"))
 
+    def lane(self, name: object) -> tuple[str, int] | None:
+        """Return module and number of a media lane with a name such as ``dr4-a/2``; ``None`` for other names."""
+        module, _, number = name.partition("/") if isinstance(name, str) else ("", "", "")
+        return (module, int(number)) if number.isdigit() and module in self.devices else None
+
     def kind_of(self, name: object) -> CheckedKind | None:
         """Return the kind of a device, or ``None`` if the device or its kind does not exist."""
         kind = self.devices.get(name, {}).get("kind") if isinstance(name, str) else None
@@ -187,6 +196,9 @@ class BenchData:
         """Yield a problem if ``name`` is not a device with an accepted role or kind."""
         if not isinstance(name, str):
             return
+        if (lane := self.lane(name)) is not None and Role.TRANSPONDER in accepted:
+            yield from self._lane_reference(path, *lane)
+            return
         kind_name = self.devices.get(name, {}).get("kind")
         kind = self.kind_of(name)
         if name in self.devices and (kind is None or kind.role in accepted or kind_name in accepted):
@@ -200,6 +212,16 @@ class BenchData:
             return
         fitting = [key for key, device in self.devices.items() if isinstance(key, str) and device.get("kind") in kinds]
         yield Check(path, f"{expected} not in devices{did_you_mean(name, fitting)}")
+
+    def _lane_reference(self, path: Path, module: str, number: int) -> Iterator[Check]:
+        yield from (problems := list(self.reference(path, module, Role.TRANSPONDER)))
+        kind = self.kind_of(module)
+        count = 1 if kind is None else kind.media_lanes(self.devices[module])
+        if not problems and count == 1:
+            yield Check(path, f"expected {module!r}: this module has one media lane", ("devices", module))
+        elif not problems and not 1 <= number <= count:
+            message = f"expected a media lane from 1 to {count} of {module!r}, found {number}"
+            yield Check(path, message, ("devices", module))
 
     def units(self) -> dict[str, tuple[str, ...]]:
         """Return the names of the modules of each server and each accelerator."""
@@ -347,6 +369,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 def _fibres(bench: BenchData) -> Iterator[Check]:
     controllers, polarimeters, lasers = Uses(), Uses(), PartedUses()
+    wired: dict[str, Path] = {}
     for fibres in (bench.inputs, bench.outputs):
         modules = Uses()
         for base, fibre in fibres:
@@ -357,6 +380,7 @@ def _fibres(bench: BenchData) -> Iterator[Check]:
             tributary, side = fibre.get("tributary"), base[1].removesuffix("s")
             part = f"tributary {tributary} of " if tributary is not None else ""
             yield from modules.claim((module, tributary), path, f"the {side} of {part}{module!r}")
+            yield from _mixed_with_lanes(bench, wired, module, path)
             mixed = modules.first.get((module, None)) if tributary else None
             if mixed is not None:
                 yield Check(path, f"expected the key tributary at each {side} of {module!r}, but one has none", mixed)
@@ -377,6 +401,16 @@ def _fibres(bench: BenchData) -> Iterator[Check]:
         if isinstance(polarimeter, str):
             yield from polarimeters.claim(polarimeter, path, f"polarimeter {polarimeter!r}")
     yield from _bypass_fibres(bench, lasers)
+
+
+def _mixed_with_lanes(bench: BenchData, wired: dict[str, Path], name: str, path: Path) -> Iterator[Check]:
+    """Yield a problem if a module is wired as a whole and by its lanes; ``wired`` has the first path of each name."""
+    lane = bench.lane(name)
+    whole = name if lane is None else lane[0]
+    others = [whole] if lane else [other for other in wired if other.startswith(f"{whole}/")]
+    for first in [wired[other] for other in others if other in wired and name not in wired][:1]:
+        yield Check(path, f"expected {whole!r} to be wired as a whole or by its lanes, found both", first)
+    wired.setdefault(name, path)
 
 
 def _bypass_fibres(bench: BenchData, lasers: PartedUses) -> Iterator[Check]:

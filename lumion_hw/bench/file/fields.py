@@ -102,6 +102,9 @@ Flag = Annotated[bool, Field(strict=True)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 """A name: a letter, then letters, digits, ``_``, ``.`` or ``-``."""
 
+ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}(/[1-9][0-9]?)?$")]
+"""Name of a module, or of one of its media lanes, such as ``dr4-a/2``."""
+
 Serial = Annotated[str, AfterValidator(checked_serial)]
 """A serial number of at most 16 ASCII characters."""
 

@@ -82,6 +82,8 @@ class DeviceKind:
         faults: Returns the scripted faults that only this kind has.
         channels: For a power meter or attenuator: returns the number of channels of a bench-file entry, and the model
             name for messages; ``None`` if the entry does not give them. The entry may contain mistakes.
+        media_lanes: For a pluggable module: returns how many media lanes of an entry can be wired one by one; 1 for a
+            module with a single fibre each way. The entry may contain mistakes.
         check: Yields contradictions between the entry of a device and the rest of the bench file.
     """
 
@@ -98,6 +100,7 @@ class DeviceKind:
     queries: Callable[[], Sequence[DiscoveryQuery]] = _no_items
     faults: Callable[[], Sequence[ScriptedFault]] = _no_items
     channels: Callable[[Mapping[Any, Any]], tuple[int, str] | None] = lambda _: None
+    media_lanes: Callable[[Mapping[Any, Any]], int] = lambda _: 1
     check: Callable[[BenchData, str], Iterator[Check]] = lambda _bench, _name: iter(())
 
     @cached_property

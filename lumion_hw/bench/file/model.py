@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from lumion_hw.bench.file.checks import cross_check, path_text
 from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel
 from lumion_hw.bench.file.emulation import EmulationModel
-from lumion_hw.bench.file.fields import Flag, Name, Number, StrictModel, Version, WholeNumber
+from lumion_hw.bench.file.fields import Flag, ModuleName, Name, Number, StrictModel, Version, WholeNumber
 from lumion_hw.bench.file.known_kinds import KindRegistry, UnusableKindError, kind_named, kind_names
 from lumion_hw.bench.file.layout import default_heater_channels, layout_fields, topology_of
 from lumion_hw.errors import ConfigError
@@ -140,7 +140,7 @@ _THROUGH = "Attenuators, switches and amplifiers in the path, in the order of th
 class InputModel(StrictModel):
     """The fibre from a module or a tunable laser to a mesh port."""
 
-    transponder: Name | None = Field(None, description="Module whose transmitter is the source.")
+    transponder: ModuleName | None = Field(None, description="Module whose transmitter is the source.")
     laser: Name | None = Field(None, description="Tunable laser as the source, instead of a module.")
     port: WholeNumber = Field(description="Mesh port at which the light enters.")
     polarization: Name | None = Field(None, description="Polarization controller in the path; not for a tributary.")
@@ -196,7 +196,7 @@ class OutputModel(StrictModel):
     """The fibre from a mesh port to the receiver of a module or to a power meter."""
 
     port: WholeNumber = Field(description="Mesh port at which the light leaves.")
-    transponder: Name | None = Field(
+    transponder: ModuleName | None = Field(
         None, description="Module whose receiver gets the light; none if a meter gets all of it."
     )
     loss_db: Number = Field(
@@ -213,9 +213,11 @@ class OutputModel(StrictModel):
 class FibreModel(StrictModel):
     """A fibre around the mesh: from a module or laser to a module (possibly the same) or to meters."""
 
-    transponder: Name | None = Field(None, description="Module whose transmitter is the source.")
+    transponder: ModuleName | None = Field(None, description="Module whose transmitter is the source.")
     laser: Name | None = Field(None, description="Tunable laser as the source, instead of a module.")
-    receiver: Name | None = Field(None, description="Module whose receiver gets the light; the sender for a loop-back.")
+    receiver: ModuleName | None = Field(
+        None, description="Module whose receiver gets the light; the sender for a loop-back."
+    )
     loss_db: Number = Field(0.0, ge=0.0, le=80.0, description="Loss of fibre and connectors.")
     through: tuple[LightPartModel, ...] = Field((), description=_THROUGH)
     taps: tuple[FurtherTapModel, ...] = Field((), description="Meters and analysers at a splitter in the fibre.")
@@ -251,7 +253,7 @@ class AcceleratorModel(StrictModel):
     """An accelerator with its own network ports."""
 
     name: Name = Field(description="Name of the accelerator.")
-    nics: tuple[Name, ...] = Field(
+    nics: tuple[ModuleName, ...] = Field(
         min_length=1, description="The modules of the server that belong to this accelerator."
     )
 
@@ -260,7 +262,7 @@ class ServerModel(StrictModel):
     """A server and the modules in its network ports."""
 
     name: Name = Field(description="Name of the server.")
-    nics: tuple[Name, ...] = Field(min_length=1, description="Modules of the network ports; NIC 0 first.")
+    nics: tuple[ModuleName, ...] = Field(min_length=1, description="Modules of the network ports; NIC 0 first.")
     interfaces: tuple[str, ...] = Field((), description="Network interfaces of the ports, in the order of nics.")
     accelerators: tuple[AcceleratorModel, ...] = Field((), description="Accelerators that can be replaced separately.")
     risk_group: str | None = Field(None, description="Name shared by all servers that can fail together.")
@@ -332,7 +334,7 @@ class BenchModel(StrictModel):
     version: Version = Field(description="Version of this file format.")
     name: Name = Field(description="Name of the bench.")
     description: str = Field("", description="Description of the bench.")
-    devices: dict[Name, Device] = Field(min_length=1, description="Devices by name.")
+    devices: dict[ModuleName, Device] = Field(min_length=1, description="Devices by name.")
     mesh: MeshSection | None = Field(
         None, description="The mesh chip and its controller; omit it for a bench without a mesh."
     )
@@ -350,6 +352,26 @@ class BenchModel(StrictModel):
         problems = cross_check(self.model_dump(exclude_unset=True), KindRegistry())
         if problems:
             raise ValueError("; ".join(f"{path_text(problem.path)}: {problem.message}" for problem in problems))
+        return self
+
+    @model_validator(mode="after")
+    def _lanes_are_devices(self) -> Self:
+        """Add an entry for each media lane of a module that a fibre names, such as ``dr4-a/2``."""
+        wiring = self.wiring
+        named = [path.transponder for path in wiring.inputs] + [path.transponder for path in wiring.outputs]
+        named += [end for path in wiring.fibres for end in (path.transponder, path.receiver)]
+        for name in dict.fromkeys(named):
+            module, _, lane = (name or "").partition("/")
+            if name and lane and name not in self.devices:
+                device = self.devices[module]
+                own = {
+                    "lane_of": module,
+                    "media_lane": int(lane),
+                    "address": None,
+                    "serial": None,
+                    "emulated_port": None,
+                }
+                self.devices[name] = device.model_copy(update=own)
         return self
 
     @property

@@ -158,6 +158,12 @@ class CmisModel(PluggableModel):
             )
         return replace(base, **changes)
 
+    @property
+    def nominal_nm(self) -> float | None:
+        """Wavelength of a direct-detection module, whose laser cannot be tuned."""
+        optics = self.optics
+        return optics.emits_nm if optics.polarizations == 1 else None
+
     @model_validator(mode="after")
     def _levels_in_order(self) -> Self:
         optics = self.optics
@@ -203,14 +209,15 @@ def _emulate(bench: EmulatedBench, name: str, model: CmisModel) -> I2cBridge:
     from lumion_hw.emulator.transponders.cmis import CmisModule, ModuleOnBus
     from lumion_hw.emulator.transponders.cmis.profiles import find_profile
 
+    light = bench.coherent_light if model.optics.polarizations == 2 else bench.module_light
     module = CmisModule(
         find_profile(model.profile),
         bench.clock,
         bench.rng(name),
         name=name,
         serial=model.emulated_serial(name),
-        optics=bench.coherent_light.optics(name),
-        emit=bench.coherent_light.emit(name),
+        optics=light.optics(name),
+        emit=light.emit(name),
         warm=bench.warm,
     )
     return bench.on_i2c(name, module, ModuleOnBus(module))
@@ -265,6 +272,10 @@ def _module_fault(name: str) -> ScriptedFault:
     return ScriptedFault(name, fault.effect, (strength,), begin, end)
 
 
+def _media_lanes(entry: Mapping[Any, Any]) -> int:
+    return 4 if entry.get("profile") == "400g-dr4" else 1
+
+
 KIND = DeviceKind(
     title="CMIS module (QSFP-DD, OSFP ...), coherent or direct-detection: [transponders](transponders.md)",
     role=Role.TRANSPONDER,
@@ -275,4 +286,5 @@ KIND = DeviceKind(
     baud=9600,
     wire="pty",
     faults=_faults,
+    media_lanes=_media_lanes,
 )

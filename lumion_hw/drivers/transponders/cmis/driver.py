@@ -14,7 +14,7 @@ from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES, DataPath
 from lumion_hw.drivers.transponders.cmis.diagnostics import Diagnostics, Vdm, VdmSample
 from lumion_hw.drivers.transponders.cmis.firmware import Images, Progress
 from lumion_hw.drivers.transponders.cmis.opening import open_module
-from lumion_hw.drivers.transponders.cmis.path_driver import ModulePath, PathDriver, path_of
+from lumion_hw.drivers.transponders.cmis.path_driver import ModulePath, PathDriver, lane_of, path_of
 from lumion_hw.drivers.transponders.cmis.performance import PerformanceReader
 from lumion_hw.drivers.transponders.cmis.scope import Scope
 from lumion_hw.drivers.transponders.cmis.shared import OpenModule, SharedModule
@@ -31,7 +31,7 @@ from lumion_hw.standards.cmis.image import MemoryImage
 
 
 class CmisTransponder(PathDriver, Driver):
-    """Driver of one CMIS module; implements ``CoherentTransponder``, ``BreakoutTransponder``. Thread-safe.
+    """Driver of one CMIS module; implements ``BreakoutTransponder``, ``LanedTransponder``. Thread-safe.
 
     Operations that write first check that the module was not replaced.
 
@@ -115,6 +115,14 @@ class CmisTransponder(PathDriver, Driver):
             first_lane: First host lane, from 1. Raises ``ConfigError`` if no application can begin on this lane.
         """
         return path_of(self._shared, first_lane)
+
+    def media_lane(self, number: int) -> ModulePath:
+        """Return the driver of the data path on a media lane. It does not affect other lanes.
+
+        Args:
+            number: Media lane, from 1. Raises ``ConfigError`` if the module does not have this lane.
+        """
+        return lane_of(self._shared, number)
 
     # -- properties
 

@@ -309,15 +309,18 @@ class ModulePath(PathDriver):
     """Driver of one data path of a module; implements ``CoherentTransponder``.
 
     Low power and the statistics interval belong to the whole module.
+
+    Args:
+        shared: Module, shared with the drivers of its other data paths.
+        scope: The data path, by its first host lane or by a media lane.
     """
 
-    def __init__(self, shared: SharedModule, first_lane: int) -> None:
-        super().__init__(shared, Scope(first_lane=first_lane))
-        self._first_lane = first_lane
+    def __init__(self, shared: SharedModule, scope: Scope) -> None:
+        super().__init__(shared, scope)
 
     def __repr__(self) -> str:
-        """Return the module and the first host lane as one line of text."""
-        return f"<{type(self).__name__} {self._shared.device}, from host lane {self._first_lane}>"
+        """Return the module and the data path as one line of text."""
+        return f"<{type(self).__name__} {self._shared.device},{self._scope.suffix()}>"
 
     def power_down(self) -> None:
         """Raise ``NotSupportedError``, because low power affects all data paths."""
@@ -347,11 +350,11 @@ class ModulePath(PathDriver):
 
     def _lanes(self, module: ModuleContext) -> DataPath:
         path = next(iter(self._scope.paths(module)), None)
-        return path or DataPath(0, (self._first_lane,), (self._scope.media_lane_of(module),))
+        return path or DataPath(0, (self._scope.first_lane or 1,), (self._scope.media_lane_of(module),))
 
     def _read_lanes(self, module: ModuleContext) -> ReadLanes:
         path = self._lanes(module)
-        return ReadLanes(self._scope.media_lane_of(module), self._first_lane, path.media_lanes, path.host_lanes)
+        return ReadLanes(self._scope.media_lane_of(module), path.host_lanes[0], path.media_lanes, path.host_lanes)
 
 
 def _belongs_to(path: DataPath, name: str, lane: int | None) -> bool:
@@ -372,4 +375,17 @@ def path_of(shared: SharedModule, first_lane: int) -> ModulePath:
             f"no data path can begin on host lane {first_lane}",
             f"The module offers applications from host lanes {', '.join(map(str, starts)) or 'none'}.",
         )
-    return ModulePath(shared, first_lane)
+    return ModulePath(shared, Scope(first_lane=first_lane))
+
+
+def lane_of(shared: SharedModule, number: int) -> ModulePath:
+    """Return the driver of one media lane. Raises ``ConfigError`` if the module does not have it."""
+    module = shared.parts().context
+    lanes = module.advertised.media_lanes
+    if number not in lanes:
+        raise module.error(
+            ConfigError,
+            f"there is no media lane {number}",
+            f"The module has media lanes {', '.join(map(str, lanes))}.",
+        )
+    return ModulePath(shared, Scope(media_lane=number))
