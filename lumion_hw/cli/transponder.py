@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from lumion_hw.interfaces import CoherentTransponder, LockReport, Reading, Transponder
 
 _MAX_FIRMWARE_BYTES = 64 << 20
-_MODULE_KINDS = ("cmis", "sfp-8472")
-_IDENTITY_CHECKSUM = {"CMIS": "00h:222", "SFF-8472": "CC_BASE"}
+_MODULE_KINDS = ("cmis", "qsfp-8636", "sfp-8472")
+_IDENTITY_CHECKSUM = {"CMIS": "00h:222", "SFF-8472": "CC_BASE", "SFF-8636": "CC_BASE"}
 _SEVERITY_SIGNS = {"error": "!!", "warning": "!", "note": ""}
 
 
@@ -465,7 +465,7 @@ def _decoded_document(module: DecodedModule) -> dict[str, Any]:
 def _print_decoded(module: DecodedModule, fields: bool) -> None:
     from dataclasses import asdict
 
-    flat = ", flat memory" if module.flat and module.standard == "CMIS" else ""
+    flat = ", flat memory" if module.flat and module.standard != "SFF-8472" else ""
     echo_text(f"{module.form_factor}, {module.standard} {module.revision}{flat}\n")
     title = "Identity" if module.checksums.get(_IDENTITY_CHECKSUM[module.standard], True) else "Identity (damaged)"
     echo_table(title, ("", ""), [(key, value) for key, value in asdict(module.identity).items() if value])
