@@ -11,12 +11,11 @@ from lumion_hw.standards.sff8636.registers import IDENTITY_PAGE, find
 
 _FIRST = 128
 """Address of the first byte of a page."""
-_RATE_ABOVE_25_GBD = 0xFF
 
 
 @dataclass(frozen=True)
-class Capabilities:
-    """Capabilities that a QSFP module announces.
+class QsfpCapabilities:
+    """QsfpCapabilities that a QSFP module announces.
 
     The attribute names are the values of ``QsfpField.support``: a field is present if its attribute is true.
 
@@ -63,6 +62,7 @@ class Capabilities:
         tx_eq_control: Whether software can switch the adaptive input equalizer (193.3).
         page_01: Whether page 01h exists (195.6).
         page_02: Whether page 02h exists (195.7).
+        pages_20_21: Whether pages 20h and 21h exist (195.0).
         cooled: Whether the laser is cooled and so may need longer to start (147.2).
     """
 
@@ -107,6 +107,7 @@ class Capabilities:
     tx_eq_control: bool
     page_01: bool
     page_02: bool
+    pages_20_21: bool
     cooled: bool
 
     def has(self, support: str) -> bool:
@@ -136,6 +137,7 @@ _BITS = {
     "tx_eq_control": "tx_eq_adaptive_implemented",
     "page_01": "page_01_present",
     "page_02": "page_02_present",
+    "pages_20_21": "pages_20_21_present",
     "cooled": "cooled",
 }
 """Capability and the bit of page 00h that announces it."""
@@ -147,14 +149,14 @@ def is_set(name: str, page: bytes) -> bool:
     return bool(page[bit.byte - _FIRST] & bit.mask)
 
 
-def capabilities_of(lower: bytes, page: bytes) -> Capabilities:
+def capabilities_of(lower: bytes, page: bytes) -> QsfpCapabilities:
     """Return the capabilities announced in the lower memory and page 00h, of 128 bytes each."""
     bits = {name: is_set(bit, page) for name, bit in _BITS.items()}
     revision, extended_identifier = lower[1], page[129 - _FIRST]
     copper = codes.is_copper(page)
     monitor_bits = revision >= codes.FIRST_WITH_MONITOR_BITS
     om4 = codes.length_is_om4(page)
-    return Capabilities(
+    return QsfpCapabilities(
         **bits,
         revision=revision,
         flat=bool(lower[2] & find("flat_memory").mask),
@@ -194,12 +196,6 @@ def identity_of(page: bytes) -> TransponderIdentity:
 
 
 _TEXTS = ("vendor_name", "part_number", "revision", "serial_number", "date_code")
-
-
-def rate_mbd(page: bytes) -> float:
-    """Return the nominal symbol rate of each lane in MBd, from the 128 bytes of page 00h (bytes 140 and 222)."""
-    name = "nominal_rate" if page[140 - _FIRST] != _RATE_ABOVE_25_GBD else "nominal_rate_high"
-    return number(find(name), _cut(name, page))
 
 
 def _technology(page: bytes) -> str:

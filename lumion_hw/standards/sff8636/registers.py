@@ -33,7 +33,7 @@ class QsfpField(Register):
 
     Attributes:
         lane: Lane of the field; ``None`` for the whole module. A field name exists once for each lane.
-        support: Name of the attribute of the driver's ``Capabilities`` that says whether the module has this field;
+        support: Name of the attribute of the driver's ``QsfpCapabilities`` that says whether the module has this field;
             empty for fields that all modules have.
     """
 
