@@ -58,6 +58,8 @@ COOLED_LASER_START_S = 90.0
 """Time until a cooled transmitter reports its power, in s (assumed as for SFP, SFF-8431)."""
 SWITCH_OFF_S = 0.5
 """Time in s until the monitors show that a transmitter is off."""
+RESET_PULSE_S = 1e-3
+"""Length of the ResetL pulse, in s; the minimum is 2 µs (SFF-8679, t_reset_init)."""
 RELATCH_S = 0.2
 """Time in s until a flag whose cause persists is set again after a reading (SFF-8679, ton_flag)."""
 DEFAULT_POWER_CLASS = 4
@@ -499,19 +501,26 @@ class QsfpTransponder(Driver):
             self._write_power(low_power=True, class_5_to_7=False, class_8=False)
 
     def reset(self) -> None:
-        """Reset the module by software (93.7), wait until it responds and read its identity. All settings are lost.
+        """Reset the module, by ResetL if wired, otherwise by software (93.7). All settings are lost.
+
+        Waits until the module responds, and reads its identity.
 
         Raises:
-            NotSupportedError: The module does not announce a software reset.
+            NotSupportedError: ResetL is not wired, and the module does not announce a software reset.
             LinkError: The module does not respond after the reset.
         """
-        self._require("software_reset", "a software reset", "221.0")
-        field = find("software_reset")
+        by_pin = self._pins is not None and "reset_l" in self._pins.wired
+        if not by_pin:
+            self._require("software_reset", "a software reset", "221.0")
         with self._pages.transaction():
-            self._guard()
-            byte = self._pages.read_page(None, field.byte, 1)[0]
-            # Not read back, because the bit clears itself with the reset.
-            self._pages.write_page(None, field.byte, bytes([byte | field.mask]))
+            if by_pin:
+                self._pulse_reset()
+            else:
+                self._guard()
+                field = find("software_reset")
+                byte = self._pages.read_page(None, field.byte, 1)[0]
+                # Not read back, because the bit clears itself with the reset.
+                self._pages.write_page(None, field.byte, bytes([byte | field.mask]))
             self._pages.forget()
             self._clock.sleep(POLL_S)
             with self._pages.retry_for(START_UP_S):
@@ -551,6 +560,14 @@ class QsfpTransponder(Driver):
         return MemoryImage(halves, source=source, unreadable=unreadable)
 
     # -- parts of the operations
+
+    def _pulse_reset(self) -> None:
+        if self._pins is not None:
+            self._pins.assert_signal("reset_l", True)
+            try:
+                self._clock.sleep(RESET_PULSE_S)
+            finally:
+                self._pins.assert_signal("reset_l", False)
 
     def _switch_on(self, lanes: Iterable[int]) -> None:
         lanes = tuple(lanes)
