@@ -634,7 +634,9 @@ class QsfpTransponder(Driver):
 
     def _masks(self) -> dict[QsfpField, QsfpField]:
         masks = {flag: mask_of_flag(flag) for flag in _FLAG_FIELDS if self.capabilities.has(flag.support)}
-        return {flag: mask for flag, mask in masks.items() if mask.space is None or not self.capabilities.flat}
+        # The masks of the lane monitors are on page 03h.
+        is_flat = self.capabilities.flat
+        return {flag: mask for flag, mask in masks.items() if mask is not None and not (mask.space and is_flat)}
 
     def _write_power(self, *, low_power: bool, class_5_to_7: bool, class_8: bool) -> None:
         values = (True, low_power, class_5_to_7, class_8)

@@ -20,7 +20,7 @@ from lumion_hw.quantities import dbm_from_w
 from lumion_hw.standards.cmis import codes as sff8024
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 from lumion_hw.standards.cmis.image import LOWER, MemoryImage, half_name
-from lumion_hw.standards.registers import Checksum, checksum_matches, checksum_of, decode, number, raw, unscaled
+from lumion_hw.standards.registers import Checksum, checksum_matches, checksum_of, decode, raw, unscaled
 from lumion_hw.standards.sff8636 import codes
 from lumion_hw.standards.sff8636.registers import (
     CHECKSUMS,
@@ -39,7 +39,7 @@ from lumion_hw.standards.sff8636.registers import (
 _TEXTS = ("vendor_name", "part_number", "revision", "serial_number", "date_code")
 _ABOVE = 0xFF  # lengths and rates above the range of their byte
 _FULL_SCALE = 0xFFFF
-_DEFAULT_CASE_C = 70.0  # largest case temperature if byte 190 is 0
+_DEFAULT_CASE_C = 70  # largest case temperature if byte 190 is 0
 _MAX_PRINTED_BYTES = 16
 Words = Callable[[int], str]
 _Meaning = tuple[int | float | str | bytes | None, str, str, Quality]
@@ -135,7 +135,7 @@ class _QsfpDump:
         if covered:
             return Quality.CHECKSUM_WRONG
         # Bytes 131, 147 and 192 decide which meaning other bytes have; byte 220, which monitors exist.
-        is_monitor = field.support in MONITORS
+        is_monitor = field.support in MONITORS and field.space != IDENTITY_PAGE
         doubtful = any(not is_monitor or item.name == "CC_EXT" for item in wrong)
         return Quality.CHECKSUM_WRONG if quality is Quality.OK and field.support and doubtful else quality
 
@@ -193,12 +193,13 @@ def _meaning(dump: _QsfpDump, field: QsfpField, data: bytes) -> _Meaning:
 
 
 def _quantity(field: QsfpField, data: bytes) -> _Meaning:
-    count, value = raw(field, data), number(field, data)
+    count, value = raw(field, data), decode(field, data)
     if field.name in _OVERFLOW_TEXTS and count == _ABOVE:
         return None, field.unit, _OVERFLOW_TEXTS[field.name], Quality.ABOVE_RANGE
     if field.name == "max_case_temperature" and not count:
         value = _DEFAULT_CASE_C
-    return value, field.unit, f"{value:.6g} {field.unit}".rstrip(), Quality.OK
+    text = f"{value:.6g}" if isinstance(value, (int, float)) else str(value)
+    return value, field.unit, f"{text} {field.unit}".rstrip(), Quality.OK
 
 
 def _bytes_text(dump: _QsfpDump, field: QsfpField, value: bytes) -> str:

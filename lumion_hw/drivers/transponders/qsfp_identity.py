@@ -154,7 +154,7 @@ def capabilities_of(lower: bytes, page: bytes) -> QsfpCapabilities:
     bits = {name: is_set(bit, page) for name, bit in _BITS.items()}
     revision, extended_identifier = lower[1], page[129 - _FIRST]
     copper = codes.is_copper(page)
-    monitor_bits = revision >= codes.FIRST_WITH_MONITOR_BITS
+    monitor_bits = codes.FIRST_WITH_MONITOR_BITS <= revision < codes.UNPROGRAMMED
     om4 = codes.length_is_om4(page)
     return QsfpCapabilities(
         **bits,

@@ -31,6 +31,9 @@ FIRST_WITH_ATTENUATION = 0x02
 FIRST_WITH_MONITOR_BITS = 0x08
 """Lowest revision code whose bits 220.5 and 220.4 say whether temperature and supply are monitored."""
 
+UNPROGRAMMED = 0xFF
+"""Value of an unprogrammed byte; as revision code it is reserved."""
+
 ENCODINGS: Mapping[int, str] = MappingProxyType(
     {
         0x00: "unspecified",

@@ -163,7 +163,7 @@ _LOWER: tuple[QsfpField, ...] = (
     _field("identifier", None, 0),
     _field("revision_compliance", None, 1),
     _bit("flat_memory", None, 2, 2),
-    _bit("interrupt", None, 2, 1),  # 0: IntL is asserted
+    _bit("int_l_high", None, 2, 1),  # IntL is low while a flag is set that is not masked
     _bit("data_not_ready", None, 2, 0),
     *_status_bits(3, _FLAG, Access.COR),
     _bit("tc_readiness_flag", None, 6, 1, access=Access.COR, support="tc_readiness"),
@@ -202,7 +202,6 @@ _LOWER: tuple[QsfpField, ...] = (
     _bit("int_l_is_rx_los", None, 99, 0, access=Access.RW, support="int_l_configurable"),
     *_status_bits(100, _MASK, Access.RW),
     _bit("tc_readiness_mask", None, 103, 1, access=Access.RW, support="tc_readiness"),
-    _bit("initialization_complete_mask", None, 103, 0, access=Access.RW, support="initialization_complete"),
     *_module_limit_bits(103, _MASK, Access.RW),
     _field("max_power", None, 107, 1, NumberFormat.UINT, Fraction(1, 10), "W", support="power_class_8"),
     _field("propagation_delay", None, 108, 2, NumberFormat.UINT, Fraction(10), "ns"),
@@ -210,7 +209,7 @@ _LOWER: tuple[QsfpField, ...] = (
     _bit("far_side_managed", None, 110, 3),
     _field("min_supply_code", None, 110, bits=(2, 0)),
     _field("far_ends", None, 113, bits=(6, 4)),
-    _field("near_end_channels", None, 113, bits=(3, 0)),
+    _field("near_end_code", None, 113, bits=(3, 0)),
     _field("secondary_ext_compliance", None, 116),
     _field("page_select", None, PAGE_SELECT_BYTE, access=Access.RW),
 )
@@ -362,6 +361,6 @@ def find(name: str, lane: int | None = None) -> QsfpField:
     return FIELDS[name, lane]
 
 
-def mask_of_flag(flag: QsfpField) -> QsfpField:
-    """Return the field that masks the interrupt of a flag."""
-    return FIELDS[flag.name.removesuffix(_FLAG) + _MASK, flag.lane]
+def mask_of_flag(flag: QsfpField) -> QsfpField | None:
+    """Return the field that masks the interrupt of a flag; ``None`` for the flag 6.0, which has no mask."""
+    return FIELDS.get((flag.name.removesuffix(_FLAG) + _MASK, flag.lane))
