@@ -345,11 +345,11 @@ class QsfpTransponder(Driver):
         has = self.capabilities.has
         names = ("rx_los", "tx_los", "tx_fault", "rx_lol", "tx_lol")
         with self._pages.transaction():
-            _, asserted = self._flags.read()
+            asserted = self._flags.read()
             # A flag that was set in the past reads as set once more; only a second reading shows the present.
             if any(name in names for name, _ in asserted):
                 self._clock.sleep(RELATCH_S)
-                _, asserted = self._flags.read()
+                asserted = self._flags.read()
             disabled = self._memory.lanes("tx_disable") if has("tx_disable") else None
         return tuple(
             LaneStatus(
@@ -530,7 +530,7 @@ class QsfpTransponder(Driver):
     # -- memory
 
     def dump(self) -> MemoryImage:
-        """Read the complete memory. Flags that are set are remembered for :meth:`flags`.
+        """Read the complete memory, except the flags, which reading would clear.
 
         The image lists the pages that cannot be read.
         """
@@ -538,9 +538,7 @@ class QsfpTransponder(Driver):
         unreadable: dict[Half, str] = {}
         with self._pages.transaction():
             capabilities = self.capabilities
-            lower = bytearray(self._memory.lower())
-            lower[FLAG_BYTES.start : FLAG_BYTES.stop] = self._flags.read()[0]
-            halves[LOWER] = bytes(lower)
+            halves[LOWER] = self._memory.lower()
             announced = {
                 IDENTITY_PAGE: True,
                 0x01: capabilities.page_01,
@@ -557,7 +555,7 @@ class QsfpTransponder(Driver):
                         unreadable[0, page] = error.message
         identity = identity_of(halves.get((0, IDENTITY_PAGE), bytes(HALF_BYTES)))
         source = f"{identity.vendor} {identity.part_number} {identity.serial}"
-        return MemoryImage(halves, source=source, unreadable=unreadable)
+        return MemoryImage(halves, {LOWER: frozenset(FLAG_BYTES)}, source, unreadable=unreadable)
 
     # -- parts of the operations
 
@@ -607,7 +605,7 @@ class QsfpTransponder(Driver):
         n_faulty = 0
         while True:
             self._clock.sleep(POLL_S)
-            _, asserted = self._flags.read()
+            asserted = self._flags.read()
             faulty = [lane for lane in lanes if ("tx_fault", lane) in asserted]
             n_faulty = n_faulty + 1 if faulty else 0
             outside = [item for item in self._lanes(lanes) if not is_within(item.tx_power_dbm, window)]
@@ -625,7 +623,7 @@ class QsfpTransponder(Driver):
                 )
 
     def _lanes(self, lanes: Iterable[int]) -> list[LaneMonitors]:
-        return [item for item in self._opened_monitors().read(wait=False)[1] if item.lane in lanes]
+        return [item for item in self._opened_monitors().read(strict=False)[1] if item.lane in lanes]
 
     def _opened_monitors(self) -> QsfpMonitors:
         if self._monitors is None:

@@ -98,6 +98,11 @@ class _QsfpDump:
             if self.image.has(IDENTITY_PAGE, range(item.first, item.byte + 1))
         }
 
+    @cached_property
+    def wrong(self) -> tuple[Checksum, ...]:
+        """The checksums that are wrong."""
+        return tuple(item for item, fits in self.checksums.items() if not fits)
+
     def has_field(self, field: QsfpField) -> bool:
         return self.image.has(field.space, field.span())
 
@@ -127,7 +132,9 @@ class _QsfpDump:
 
     def quality(self, field: QsfpField, quality: Quality) -> Quality:
         """Return the quality of a value that would be ``quality`` in a memory with correct checksums."""
-        wrong = [item for item, fits in self.checksums.items() if not fits]
+        wrong = self.wrong
+        if not wrong:
+            return quality
         # The byte of the checksum is included, because either may be damaged.
         covered = any(
             item.space == field.space and item.first <= byte <= item.byte for item in wrong for byte in field.span()

@@ -204,12 +204,8 @@ class QsfpFlags:
         self._fields = tuple(field for field in FLAGS if has(field.support))
         self._flags: dict[FieldKey, StickyFlag] = {}
 
-    def read(self) -> tuple[bytes, frozenset[FieldKey]]:
-        """Read all flags once, which clears them in the module.
-
-        Returns:
-            The flag bytes 3 to 21, and name and lane of the flags that were set.
-        """
+    def read(self) -> frozenset[FieldKey]:
+        """Read all flags once, which clears them in the module; return name and lane of those that were set."""
         pages = self._memory.pages
         with pages.transaction():
             data = pages.read_page(None, FLAG_BYTES.start, len(FLAG_BYTES))
@@ -223,7 +219,7 @@ class QsfpFlags:
                 before = self._flags.get(key)
                 first_s, count = (now_s, 0) if before is None else (before.first_seen_s, before.count)
                 self._flags[key] = StickyFlag(*key, first_s, now_s, count + 1)
-        return data, asserted
+        return asserted
 
     def all(self) -> tuple[StickyFlag, ...]:
         """Return all stored flags in the order of their first reading."""

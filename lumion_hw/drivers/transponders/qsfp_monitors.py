@@ -72,16 +72,18 @@ class QsfpMonitors:
             self._thresholds = self._read_thresholds()
         return dict(self._thresholds)
 
-    def read(self, *, wait: bool = True) -> tuple[dict[str, float | None], tuple[LaneMonitors, ...]]:
+    def read(self, *, strict: bool = True) -> tuple[dict[str, float | None], tuple[LaneMonitors, ...]]:
         """Return temperature and supply by name, and the monitors of the lanes.
 
         Args:
-            wait: Whether to wait until the values are valid; raises the errors of :meth:`await_data`.
+            strict: Whether to wait until the values are valid, and to refuse saturated powers. Otherwise a saturated
+                power is the highest measurable one: a dark transmitter can be verified in too strong received light.
 
         Raises:
+            DeviceError: The values are not valid in time.
             OutOfRangeError: A power is above the measurable range of the module.
         """
-        if wait:
+        if strict:
             self.await_data()
         first, end = find("temperature").byte, find("tx_power", LANES[-1]).end
         data = self._memory.pages.read_page(None, first, end - first)
@@ -94,7 +96,7 @@ class QsfpMonitors:
             if not self._capabilities.has(field.support) or (lane is None and not measures):
                 return None
             counts = data[field.byte - first : field.end - first]
-            return self._power_dbm(field, counts) if name in POWERS else number(field, counts)
+            return self._power_dbm(field, counts, strict) if name in POWERS else number(field, counts)
 
         module = {name: value(name) for name in ("temperature", "supply")}
         return module, tuple(
@@ -102,9 +104,9 @@ class QsfpMonitors:
             for lane in LANES
         )
 
-    def _power_dbm(self, field: QsfpField, counts: bytes) -> float | None:
+    def _power_dbm(self, field: QsfpField, counts: bytes, strict: bool) -> float | None:
         # A saturated converter returns the full-scale count.
-        if raw(field, counts) == _FULL_SCALE:
+        if strict and raw(field, counts) == _FULL_SCALE:
             raise self._memory.error(
                 OutOfRangeError,
                 f"{field.name} of lane {field.lane} is above the module's range of +8.16 dBm",
