@@ -245,7 +245,8 @@ class QsfpTransponder(Driver):
         """Problems since opening that did not cause an error."""
         texts = list(self._memory.warnings.values())
         if self._capabilities is not None and self._capabilities.power_class > self._max_power_class:
-            texts.append(f"{_power_text(self._capabilities)}: more than power class {self._max_power_class} allows")
+            own = f"{self._capabilities.power_class}{_power_text(self._capabilities)}"
+            texts.append(f"the module is in power class {own}; only class {self._max_power_class} is allowed")
         return (*texts, self._replaced) if self._replaced else tuple(texts)
 
     def can_switch(self) -> bool:
@@ -474,7 +475,7 @@ class QsfpTransponder(Driver):
         if own > self._max_power_class:
             raise self._target.error(
                 LimitError,
-                f"{_power_text(self.capabilities)}: power class",
+                f"power class of the module{_power_text(self.capabilities)}",
                 requested=own,
                 limit=self._max_power_class,
                 unit="",
@@ -695,5 +696,4 @@ def _lane_text(lanes: Iterable[LaneMonitors]) -> str:
 
 
 def _power_text(capabilities: QsfpCapabilities) -> str:
-    power = "" if capabilities.max_power_w is None else f" ({capabilities.max_power_w:g} W)"
-    return f"the module is in power class {capabilities.power_class}{power}"
+    return "" if capabilities.max_power_w is None else f" ({capabilities.max_power_w:g} W)"

@@ -14,7 +14,7 @@ from lumion_hw.drivers.transponders.decoded import (
     sorted_by_severity,
     text_findings,
 )
-from lumion_hw.drivers.transponders.qsfp_identity import capabilities_of, identity_of
+from lumion_hw.drivers.transponders.qsfp_identity import END_OF_READINGS, FIRST_READING, capabilities_of, identity_of
 from lumion_hw.interfaces import Quality
 from lumion_hw.quantities import dbm_from_w
 from lumion_hw.standards.cmis import codes as sff8024
@@ -119,16 +119,13 @@ class _QsfpDump:
         value = decode(field, self.raw(field))
         return float(value) if isinstance(value, (int, float)) else None
 
-    @cached_property
-    def measures(self) -> bool:
-        """Whether a module that does not announce its monitors has them: a working supply never reads exactly 0 V."""
-        return self.capabilities.monitor_bits or any(self.raw(find("supply")))
-
     def supported(self, field: QsfpField) -> bool:
         """Return whether the module has a field, as far as page 00h is known."""
-        if field.support in ("temperature", "supply") and not self.measures:
-            return False
-        return not self.has_identity or self.capabilities.has(field.support)
+        if not self.has_identity:
+            return True
+        if field.support in MONITORS and field.name != "rx_power_is_average":
+            return self.capabilities.measures(field.support, self.lower[FIRST_READING:END_OF_READINGS])
+        return self.capabilities.has(field.support)
 
     def quality(self, field: QsfpField, quality: Quality) -> Quality:
         """Return the quality of a value that would be ``quality`` in a memory with correct checksums."""

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from lumion_hw.interfaces import TransponderIdentity
 from lumion_hw.standards.registers import number, unscaled
 from lumion_hw.standards.sff8636 import codes
-from lumion_hw.standards.sff8636.registers import IDENTITY_PAGE, find
+from lumion_hw.standards.sff8636.registers import IDENTITY_PAGE, LANE_MONITORS, find
 
 _FIRST = 128
 """Address of the first byte of a page."""
+FIRST_READING, END_OF_READINGS = 22, 58
+"""Addresses in the lower memory of the first reading of a monitor and of the byte after the last."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,13 @@ class QsfpCapabilities:
         om4: Whether byte 146 is a reach on OM4 fibre.
         attenuation: Whether bytes 145, 188 and 189 are the attenuation of a copper cable.
         monitor_bits: Whether the revision defines bits 220.5 and 220.4.
-        temperature: Whether the module measures its temperature. Modules before revision 2.8 do not say so; they do
-            not measure if the supply reads exactly 0 V.
+        temperature: Whether the module measures its temperature. Modules before revision 2.8 do not say so; see
+            :meth:`measures`.
         supply: Whether the module measures its supply voltage; see ``temperature``.
-        rx_power: Whether the module measures the received power of each lane.
+        rx_power: Whether the module measures the received power of each lane. A module that announces no other monitor,
+            such as an optical cable without diagnostics, does not.
         rx_power_is_average: Whether the received power is the average, not the modulation amplitude (OMA).
-        tx_bias: Whether the module measures the laser current of each lane.
+        tx_bias: Whether the module measures the laser current of each lane; see ``rx_power``.
         tx_power: Whether the module measures the launched power of each lane (220.2).
         tx_disable: Whether software can switch each transmitter (195.4).
         rx_los: Whether the module reports loss of the received signal.
@@ -114,6 +117,18 @@ class QsfpCapabilities:
         """Return whether the module has the fields with this ``QsfpField.support``."""
         return not support or bool(getattr(self, support))
 
+    def measures(self, monitor: str, readings: bytes) -> bool:
+        """Return whether the module has a monitor, also judged by its readings.
+
+        Args:
+            monitor: Name of the monitor.
+            readings: Bytes 22 to 57 of the lower memory.
+        """
+        # Modules before revision 2.8 do not announce these monitors. A working supply never reads exactly 0 V.
+        supply = readings[26 - FIRST_READING : 28 - FIRST_READING]
+        is_silent = not any(readings) if monitor in LANE_MONITORS else not any(supply)
+        return self.has(monitor) and (self.monitor_bits or not is_silent)
+
 
 _BITS = {
     "rx_power_is_average": "rx_power_is_average",
@@ -155,6 +170,9 @@ def capabilities_of(lower: bytes, page: bytes) -> QsfpCapabilities:
     revision, extended_identifier = lower[1], page[129 - _FIRST]
     copper = codes.is_copper(page)
     monitor_bits = codes.FIRST_WITH_MONITOR_BITS <= revision < codes.UNPROGRAMMED
+    has_diagnostics = not monitor_bits or any(
+        is_set(name, page) for name in ("temperature_monitored", "supply_monitored", "tx_power_monitored")
+    )
     om4 = codes.length_is_om4(page)
     return QsfpCapabilities(
         **bits,
@@ -172,8 +190,8 @@ def capabilities_of(lower: bytes, page: bytes) -> QsfpCapabilities:
         monitor_bits=monitor_bits,
         temperature=is_set("temperature_monitored", page) or not monitor_bits,
         supply=is_set("supply_monitored", page) or not monitor_bits,
-        rx_power=not copper,
-        tx_bias=not copper,
+        rx_power=has_diagnostics and not copper,
+        tx_bias=has_diagnostics and not copper,
         tx_power=is_set("tx_power_monitored", page) and not copper,
         rx_los=not codes.is_passive(page),
         tx_cdr_control=bits["tx_cdr"] and is_set("tx_cdr_control_implemented", page),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.transponders.qsfp_identity import QsfpCapabilities
+from lumion_hw.drivers.transponders.qsfp_identity import END_OF_READINGS, FIRST_READING, QsfpCapabilities
 from lumion_hw.drivers.transponders.qsfp_memory import QsfpMemory
 from lumion_hw.drivers.transponders.sfp_diagnostics import Thresholds
 from lumion_hw.errors import DeviceError, OutOfRangeError
@@ -85,17 +85,13 @@ class QsfpMonitors:
         """
         if strict:
             self.await_data()
-        first, end = find("temperature").byte, find("tx_power", LANES[-1]).end
-        data = self._memory.pages.read_page(None, first, end - first)
-        supply = find("supply")
-        # A module before revision 2.8 does not say whether it measures these; 0 V means that it does not.
-        measures = self._capabilities.monitor_bits or any(data[supply.byte - first : supply.end - first])
+        data = self._memory.pages.read_page(None, FIRST_READING, END_OF_READINGS - FIRST_READING)
 
         def value(name: str, lane: int | None = None) -> float | None:
             field = find(name, lane)
-            if not self._capabilities.has(field.support) or (lane is None and not measures):
+            if not self._capabilities.measures(name, data):
                 return None
-            counts = data[field.byte - first : field.end - first]
+            counts = data[field.byte - FIRST_READING : field.end - FIRST_READING]
             return self._power_dbm(field, counts, strict) if name in POWERS else number(field, counts)
 
         module = {name: value(name) for name in ("temperature", "supply")}

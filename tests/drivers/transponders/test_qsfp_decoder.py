@@ -154,6 +154,13 @@ def test_findings(changes: tuple[tuple[int, int], ...], kind: str, words: str) -
     assert any(words in item.message for item in findings), findings
 
 
+@pytest.mark.parametrize(("byte", "value"), [(129, 0xC4), (194, 0x7F)])
+def test_the_switch_of_a_clock_recovery_needs_both_bits(byte: int, value: int) -> None:
+    module = decode_file(changed(LR4, (byte, value)))
+    assert module.field("tx_cdr_on", 1).quality is Quality.NOT_SUPPORTED
+    assert module.field("rx_cdr_on", 1).quality is Quality.OK
+
+
 def test_thresholds_out_of_order() -> None:
     memory = bytearray(LR4)
     memory[512:514] = b"\x00\x00"

@@ -26,7 +26,7 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import Transponder, TransponderIdentity
-from lumion_hw.sessions.module.registers import NotRespondingError
+from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError
 from tests.drivers.transponders.qsfp_memories import Module, cable, lr4, sealed
 
 IDENTITY = TransponderIdentity(
@@ -195,10 +195,13 @@ def test_a_closed_driver_says_so(driver: QsfpTransponder, module: Module) -> Non
         driver.monitors()
 
 
-def test_no_write_reaches_the_password(driver: QsfpTransponder, module: Module) -> None:
+def test_no_write_reaches_the_password(module: Module) -> None:
     """Byte 126 selects the bank of a CMIS module, and is the last byte of the password here."""
+    change(module, 195, 0x9F)
+    module.pages[0x20] = bytearray(128)
+    driver = opened(module)
     driver.thresholds()
-    driver.dump()
+    assert (0, 0x20) in driver.dump().halves
     driver.enable()
     driver.set_mask("rx_power_low_alarm", 2, True)
     assert {offset for offset, data in module.writes if offset <= 126 < offset + len(data)} == set()
@@ -265,6 +268,21 @@ def test_monitor_bits_count_only_from_revision_2_8_on(module: Module) -> None:
     module.pages[None][26:28] = bytes(2)  # a working module cannot run on 0 V
     monitors = opened(module).monitors()
     assert (monitors.temperature_c, monitors.supply_v) == (None, None)
+    assert monitors.tx_bias_ma == 160.0
+
+
+@pytest.mark.parametrize("revision", [0x07, 0x08])
+def test_an_optical_cable_without_diagnostics(module: Module, revision: int) -> None:
+    """It announces no monitor; before revision 2.8 only zeros tell."""
+    change(module, 130, 0x23)
+    change(module, 220, 0x00)
+    module.pages[None][1] = revision
+    module.pages[None][22:58] = bytes(36)
+    driver = opened(module)
+    assert driver.lane_monitors() == tuple(LaneMonitors(lane, None, None, None) for lane in (1, 2, 3, 4))
+    assert driver.monitors().temperature_c is None
+    driver.disable()
+    driver.enable()
 
 
 def test_thresholds(driver: QsfpTransponder) -> None:
@@ -533,9 +551,9 @@ def test_high_power_is_enabled_by_the_bit_of_its_class(module: Module, byte: int
 @pytest.mark.parametrize(
     ("byte", "limit", "words"),
     [
-        (0xC2, 4, r"the module is in power class 6 \(4\.5 W\): power class: requested 6, limit 4"),
-        (0x20, 7, r"power class 8 \(6 W\): power class: requested 8, limit 7"),
-        (0xC0, 3, r"power class 4 \(3\.5 W\)"),
+        (0xC2, 4, r"power class of the module \(4\.5 W\): requested 6, limit 4"),
+        (0x20, 7, r"power class of the module \(6 W\): requested 8, limit 7"),
+        (0xC0, 3, r"power class of the module \(3\.5 W\): requested 4, limit 3"),
     ],
 )
 def test_more_power_than_the_cage_has_is_never_enabled(module: Module, byte: int, limit: int, words: str) -> None:
@@ -577,6 +595,39 @@ def test_a_reset_that_is_not_announced_is_refused(module: Module) -> None:
     change(module, 221, 0x10)
     with pytest.raises(NotSupportedError, match=r"a software reset is not supported.*221\.0"):
         opened(module).reset()
+
+
+class Pins:
+    """The low-speed signals of a socket, as an adapter has them."""
+
+    def __init__(self, **asserted: bool) -> None:
+        self.wired, self.asserted, self.log = dict.fromkeys(asserted, 3), asserted, list[tuple[str, bool]]()
+        self.on_reset: Callable[[], None] = lambda: None
+
+    def is_asserted(self, signal: str) -> bool:
+        return self.asserted[signal]
+
+    def assert_signal(self, signal: str, asserted: bool) -> None:
+        self.log.append((signal, asserted))
+        if not asserted:
+            self.on_reset()
+
+
+def test_a_wired_reset_pin_resets_a_module_without_software_reset(module: Module) -> None:
+    change(module, 221, 0x10)
+    pins = Pins(reset_l=False)
+    pins.on_reset = module.reset
+    driver = opened(module, pins=pins)
+    driver.disable()
+    driver.reset()
+    assert pins.log == [("reset_l", True), ("reset_l", False)]
+    assert module.pages[None][86] == 0x00
+
+
+def test_an_empty_socket_is_seen_by_its_pin(module: Module) -> None:
+    with pytest.raises(ModuleAbsentError, match=r"no module in the socket \(ModPrsL is high\)"):
+        opened(module, pins=Pins(mod_prs_l=False))
+    assert opened(module, pins=Pins(mod_prs_l=True)).identify() == IDENTITY
 
 
 # -- cables
