@@ -31,7 +31,7 @@ from lumion_hw.errors import (
 from lumion_hw.interfaces import Monitors, SignalStatus, StickyFlag, TransponderIdentity
 from lumion_hw.sessions.module.adapter import PinnedAdapter
 from lumion_hw.sessions.module.paged_i2c import SFF_8636_PAGES, PagedI2c
-from lumion_hw.sessions.module.pages import ModulePages, PageNotSupportedError
+from lumion_hw.sessions.module.pages import ModulePages
 from lumion_hw.sessions.module.registers import I2cDevice, ModuleAbsentError, NotRespondingError, ShortReadError
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 from lumion_hw.standards.cmis.image import LOWER, Half, MemoryImage
@@ -548,12 +548,16 @@ class QsfpTransponder(Driver):
                 **dict.fromkeys(_PAM4_PAGES, capabilities.pages_20_21),
             }
             for page, is_announced in announced.items():
-                if is_announced and not (capabilities.flat and page):
-                    try:
+                if not is_announced or (capabilities.flat and page):
+                    continue
+                try:
+                    if self._pages.has_page(page):
                         halves[0, page] = self._pages.read_page(page, HALF_BYTES, HALF_BYTES)
-                    except (PageNotSupportedError, NotRespondingError, ModuleAbsentError, ShortReadError) as error:
-                        self._pages.read_page(None, 0, 1)  # raises if the module was removed
-                        unreadable[0, page] = error.message
+                    else:
+                        unreadable[0, page] = "the module announces this page, but does not have it"
+                except (NotRespondingError, ModuleAbsentError, ShortReadError) as error:
+                    self._pages.read_page(None, 0, 1)  # raises if the module was removed
+                    unreadable[0, page] = error.message
         identity = identity_of(halves.get((0, IDENTITY_PAGE), bytes(HALF_BYTES)))
         source = f"{identity.vendor} {identity.part_number} {identity.serial}"
         return MemoryImage(halves, {LOWER: frozenset(FLAG_BYTES)}, source, unreadable=unreadable)
@@ -634,8 +638,8 @@ class QsfpTransponder(Driver):
     def _masks(self) -> dict[QsfpField, QsfpField]:
         masks = {flag: mask_of_flag(flag) for flag in _FLAG_FIELDS if self.capabilities.has(flag.support)}
         # The masks of the lane monitors are on page 03h.
-        is_flat = self.capabilities.flat
-        return {flag: mask for flag, mask in masks.items() if mask is not None and not (mask.space and is_flat)}
+        has_page = not self.capabilities.flat and self._pages.has_page(THRESHOLD_PAGE)
+        return {flag: mask for flag, mask in masks.items() if mask is not None and (mask.space is None or has_page)}
 
     def _write_power(self, *, low_power: bool, class_5_to_7: bool, class_8: bool) -> None:
         values = (True, low_power, class_5_to_7, class_8)

@@ -11,7 +11,6 @@ from lumion_hw.drivers.transponders.qsfp_memory import QsfpMemory
 from lumion_hw.drivers.transponders.sfp_diagnostics import Thresholds
 from lumion_hw.errors import DeviceError, OutOfRangeError
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
-from lumion_hw.sessions.module.pages import PageNotSupportedError
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 from lumion_hw.standards.registers import number, raw
 from lumion_hw.standards.sff8636.registers import (
@@ -124,12 +123,12 @@ class QsfpMonitors:
             self._clock.sleep(POLL_S)
 
     def _read_thresholds(self) -> dict[str, Thresholds]:
-        if self._capabilities.flat:
-            return {}
-        try:
-            half = self._memory.pages.read_page(THRESHOLD_PAGE, HALF_BYTES, HALF_BYTES)
-        except PageNotSupportedError:
-            return {}  # some modules announce page 03h without having it
+        pages = self._memory.pages
+        # Some modules announce page 03h without having it; a memory file then shows page 00h in its place.
+        with pages.transaction():
+            if self._capabilities.flat or not pages.has_page(THRESHOLD_PAGE):
+                return {}
+            half = pages.read_page(THRESHOLD_PAGE, HALF_BYTES, HALF_BYTES)
         table = {}
         for monitor in MONITORS:
             if self._capabilities.has(monitor):

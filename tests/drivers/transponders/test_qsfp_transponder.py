@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -26,8 +27,9 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import Transponder, TransponderIdentity
+from lumion_hw.sessions.module.linear_file import LinearPages
 from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError
-from tests.drivers.transponders.qsfp_memories import Module, cable, lr4, sealed
+from tests.drivers.transponders.qsfp_memories import Module, cable, linear, lr4, sealed
 
 IDENTITY = TransponderIdentity(
     "LUMION TEST", "QSFP28-LR4-TEST", "A1", "QT0000000001", "260101", "100GBASE-LR4 or 25GBASE-LR", 1302.35
@@ -299,6 +301,8 @@ def test_a_missing_page_3_leaves_no_thresholds(module: Module) -> None:
     del module.pages[0x03]
     driver = opened(module)
     assert driver.thresholds() == {}
+    assert ("tx_fault", 1) in driver.masks()
+    assert ("tx_power_low_alarm", 1) not in driver.masks()
     driver.enable()
 
 
@@ -693,7 +697,19 @@ def test_a_page_that_cannot_be_read_is_named(module: Module) -> None:
     del module.pages[0x02]
     image = opened(module).dump()
     assert set(image.halves) == {(0, None), (0, 0x00), (0, 0x03)}
-    assert "cannot select page 02h" in image.unreadable[0, 0x02]
+    assert image.unreadable == {(0, 0x02): "the module announces this page, but does not have it"}
+
+
+def test_page_0_in_place_of_a_missing_page_is_not_taken_for_it(clock: VirtualClock, tmp_path: Path) -> None:
+    """Linux drivers show it so in a memory file."""
+    pages = lr4()
+    pages[0x02] = pages[0x03] = pages[0x00]
+    (tmp_path / "eeprom").write_bytes(linear(pages))
+    driver = QsfpTransponder(LinearPages(str(tmp_path / "eeprom"), clock, device="q1"), clock, device="q1")
+    driver.open()
+    assert driver.thresholds() == {}
+    assert set(driver.dump().halves) == {(0, None), (0, 0x00)}
+    driver.close()
 
 
 def test_a_dump_of_a_cable(copper: QsfpTransponder) -> None:
