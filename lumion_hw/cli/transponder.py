@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from lumion_hw.clock import Clock
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
     from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
+    from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
     from lumion_hw.interfaces import CoherentTransponder, LockReport, Reading, Transponder
+    from lumion_hw.standards.cmis.image import MemoryImage
+    from lumion_hw.standards.sff8472.image import SfpImage
 
 _MAX_FIRMWARE_BYTES = 64 << 20
-_MODULE_KINDS = ("cmis", "sfp-8472")
-_IDENTITY_CHECKSUM = {"CMIS": "00h:222", "SFF-8472": "CC_BASE"}
+_MODULE_KINDS = ("cmis", "qsfp-8636", "sfp-8472")
+_IDENTITY_CHECKSUM = {"CMIS": "00h:222", "SFF-8472": "CC_BASE", "SFF-8636": "CC_BASE"}
+_NOT_CMIS = "This module follows SFF-8472 or SFF-8636."
 _SEVERITY_SIGNS = {"error": "!!", "warning": "!", "note": ""}
 
 
@@ -61,7 +65,7 @@ def _cmis(module: Transponder, action: str) -> CmisTransponder:
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
 
     if not isinstance(module, CmisTransponder):
-        raise NotSupportedError(f"{action} needs a CMIS module", hint="This module is managed by SFF-8472.")
+        raise NotSupportedError(f"{action} needs a CMIS module", hint=_NOT_CMIS)
     return module
 
 
@@ -69,7 +73,7 @@ def _coherent(module: Transponder, action: str) -> CoherentTransponder:
     from lumion_hw.interfaces import CoherentTransponder
 
     if not isinstance(module, CoherentTransponder):
-        raise NotSupportedError(f"{action} needs a CMIS module", hint="This module is managed by SFF-8472.")
+        raise NotSupportedError(f"{action} needs a CMIS module", hint=_NOT_CMIS)
     return module
 
 
@@ -226,13 +230,17 @@ def dump(
 
     If a memory page cannot be read, the dump contains the reason, and the exit code is 1.
     """
+    from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
     from lumion_hw.drivers.transponders.sfp import SfpTransponder
     from lumion_hw.files.writing import check_target, write_file
 
     if out is not None:
         check_target(out, "the dump", overwrite="nothing")
     with _open_module(bench_file, device, emulate, seed, endpoints) as (module, _):
-        image = module.dump() if isinstance(module, SfpTransponder) else _cmis(module, "a dump").dump()
+        if isinstance(module, SfpTransponder | QsfpTransponder):
+            image: SfpImage | MemoryImage = module.dump()
+        else:
+            image = _cmis(module, "a dump").dump()
     document = image.to_document()
     if out is None:
         echo_json(document)
@@ -331,7 +339,7 @@ def firmware(
 @json_option
 @click.pass_context
 def decode(context: click.Context, file: str, fields: bool, as_json: bool) -> None:
-    """Decode FILE, the memory of a CMIS or SFP module: JSON, at least 256 raw bytes, or a linear image.
+    """Decode FILE, the memory of a CMIS, QSFP or SFP module: JSON, at least 256 raw bytes, or a linear image.
 
     Wrong checksums, impossible values and contradictions are listed as findings and not shown as values. Values from a
     page with a wrong checksum are marked. The exit code is 1 if the memory is damaged (wrong checksum, missing bytes or
@@ -359,11 +367,14 @@ def _description(module: Transponder) -> dict[str, Any]:
     from dataclasses import asdict
 
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
+    from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
 
     document: dict[str, Any] = {"identity": asdict(module.identify())}
     warnings = getattr(module, "warnings", ())
     if warnings:
         document["warnings"] = [{"warning": text} for text in warnings]
+    if isinstance(module, QsfpTransponder):
+        return document | _qsfp_description(module)
     if not isinstance(module, CmisTransponder):
         return document | {"monitors": asdict(module.monitors()), "status": asdict(module.status())}
     capabilities = module.capabilities()
@@ -393,6 +404,26 @@ def _description(module: Transponder) -> dict[str, Any]:
     document["readings"] = [_reading_row(name, reading) for name, reading in readings.items()]
     document["flags"] = [asdict(flag) for flag in module.flags()]
     return document
+
+
+def _qsfp_description(module: QsfpTransponder) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    capabilities = module.capabilities
+    document: dict[str, Any] = {
+        "power": {
+            "class": capabilities.power_class,
+            "max_w": capabilities.max_power_w,
+            **asdict(module.power_control()),
+        },
+        "monitors": asdict(module.monitors()),
+    }
+    if not capabilities.copper:
+        document["lanes"] = [
+            asdict(monitors) | asdict(status)
+            for monitors, status in zip(module.lane_monitors(), module.lane_status(), strict=True)
+        ]
+    return document | {"flags": [asdict(flag) for flag in module.flags()]}
 
 
 def _reading_row(name: str, reading: Reading) -> dict[str, Any]:
@@ -465,7 +496,7 @@ def _decoded_document(module: DecodedModule) -> dict[str, Any]:
 def _print_decoded(module: DecodedModule, fields: bool) -> None:
     from dataclasses import asdict
 
-    flat = ", flat memory" if module.flat and module.standard == "CMIS" else ""
+    flat = ", flat memory" if module.flat and module.standard != "SFF-8472" else ""
     echo_text(f"{module.form_factor}, {module.standard} {module.revision}{flat}\n")
     title = "Identity" if module.checksums.get(_IDENTITY_CHECKSUM[module.standard], True) else "Identity (damaged)"
     echo_table(title, ("", ""), [(key, value) for key, value in asdict(module.identity).items() if value])

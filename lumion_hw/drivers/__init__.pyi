@@ -51,4 +51,5 @@ from .transponders.decoded import (
     Severity as Severity,
 )
 from .transponders.dump_decoder import decode_file as decode_file
+from .transponders.qsfp import QsfpTransponder as QsfpTransponder
 from .transponders.sfp import SfpTransponder as SfpTransponder

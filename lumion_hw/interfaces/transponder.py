@@ -34,16 +34,16 @@ class Monitors:
     """Readings of a module's own monitors. Powers below the measurable range are ``None``.
 
     Attributes:
-        temperature_c: Case temperature.
-        supply_v: Supply voltage.
+        temperature_c: Case temperature; ``None`` if the module does not measure it, as most copper cables.
+        supply_v: Supply voltage; ``None`` if the module does not measure it.
         tx_bias_ma: Laser bias; ``None`` if the module does not measure it.
         tx_power_dbm: Launched power.
         rx_power_dbm: Received power.
         timestamp_s: Host clock when the values were read.
     """
 
-    temperature_c: float
-    supply_v: float
+    temperature_c: float | None
+    supply_v: float | None
     tx_bias_ma: float | None
     tx_power_dbm: float | None
     rx_power_dbm: float | None

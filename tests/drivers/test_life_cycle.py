@@ -24,6 +24,7 @@ from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
 from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
 from lumion_hw.drivers.polarization.thorlabs_mpc import ThorlabsMpc
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
+from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
 from lumion_hw.drivers.transponders.sfp import SfpTransponder
 from lumion_hw.errors import ConnectError, LinkLost, LumionError
 from lumion_hw.sessions.module.paged_i2c import BridgedI2c
@@ -62,7 +63,7 @@ def _over_bridge(driver: Callable[..., Driver]) -> Callable[..., Driver]:
 
     def make(link: CutLink, clock: VirtualClock, *, device: str) -> Driver:
         bridge = Sc18im700(link, clock, device=device)
-        return driver(BridgedI2c(bridge) if driver is CmisTransponder else bridge, clock, device=device)
+        return driver(bridge if driver is SfpTransponder else BridgedI2c(bridge), clock, device=device)
 
     return make
 
@@ -84,7 +85,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
         OzEpc04,
         ThorlabsMpc,
     )
-} | {"SfpTransponder": _over_bridge(SfpTransponder), "CmisTransponder": _over_bridge(CmisTransponder)}
+} | {module.__name__: _over_bridge(module) for module in (SfpTransponder, CmisTransponder, QsfpTransponder)}
 
 
 CALLS: dict[str, tuple[Callable[[Any], object], ...]] = {
@@ -101,6 +102,7 @@ CALLS: dict[str, tuple[Callable[[Any], object], ...]] = {
     "ThorlabsMpc": (lambda paddles: paddles.set(np.full(3, 85.0)),),
     "SfpTransponder": (lambda module: module.capabilities,),
     "CmisTransponder": (lambda module: module.capabilities(),),
+    "QsfpTransponder": (lambda module: module.capabilities, lambda module: module.monitors()),
 }
 """What only an open device can tell."""
 

@@ -14,7 +14,7 @@ import pytest
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, LinkLost, NotSupportedError
 from lumion_hw.sessions.module.linear_file import LinearPages
-from lumion_hw.sessions.module.paged_i2c import BridgedI2c, PagedI2c
+from lumion_hw.sessions.module.paged_i2c import SFF_8636_PAGES, BridgedI2c, PagedI2c
 from lumion_hw.sessions.module.pages import ImagePages, ModulePages, PageNotSupportedError
 from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError, ShortReadError
 from lumion_hw.standards.cmis.image import MemoryImage
@@ -285,3 +285,35 @@ def test_a_bridge_lends_one_of_its_addresses() -> None:
     pages.close()
     assert calls == [("open",), (0x50, 0), (0x50, 26, b"\x00"), ("close",)]
     assert pages.name == "bridge"
+
+
+# -- SFF-8636: the same pages without banks
+
+
+@pytest.fixture
+def unbanked(bus: Bus, clock: VirtualClock) -> PagedI2c:
+    return PagedI2c(bus, clock, device="q1", scheme=SFF_8636_PAGES)
+
+
+@pytest.mark.parametrize("page", [1, 0x10])
+def test_a_module_without_banks_gets_no_write_and_no_read_of_byte_126(unbanked: PagedI2c, bus: Bus, page: int) -> None:
+    """Byte 126 of an SFF-8636 module is the end of a password."""
+    assert unbanked.read_page(page, 130, 1) == bytes([page])
+    assert bus.log == [("W", 127, bytes([page])), ("R", 127, 1), ("R", 130, 1)]
+
+
+def test_a_module_without_banks_refuses_a_bank(unbanked: PagedI2c, bus: Bus) -> None:
+    with pytest.raises(PageNotSupportedError, match="cannot select page 11h of bank 1: the module has no banks"):
+        unbanked.read_page(0x11, 130, 1, bank=1)
+    assert not unbanked.has_page(0x11, bank=1)
+    assert bus.log == []
+
+
+@pytest.mark.parametrize(("status", "writes"), [(0x04, False), (0x80, True), (0x00, True)])
+def test_the_bit_of_a_flat_memory_is_that_of_the_standard(
+    unbanked: PagedI2c, bus: Bus, status: int, writes: bool
+) -> None:
+    """Bit 2.2 in SFF-8636, bit 2.7 in CMIS; a flat memory need not acknowledge a page select."""
+    bus.lower[2], bus.lower[127] = status, 1
+    unbanked.read_page(0, 130, 1)
+    assert any(kind == "W" for kind, *_ in bus.log) is writes

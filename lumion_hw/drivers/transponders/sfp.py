@@ -40,8 +40,10 @@ from lumion_hw.sessions.module.registers import (
     RegisterAccess,
     ShortReadError,
 )
+from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
 from lumion_hw.standards.sff8472.image import SfpImage
 from lumion_hw.standards.sff8472.registers import A0H, A2H, CHECKSUMS, MEMORY_SIZE
+from lumion_hw.standards.sff8636.codes import SFF8636_IDENTIFIERS
 
 BUS_READY_S = 2.0
 """Time until the identity of a newly inserted module can be read, in s; SFF-8431 specifies 0.3 s."""
@@ -126,6 +128,7 @@ class SfpTransponder(Driver):
         with self._registers.transaction(), close_on_error(self.close):
             self._registers.open()
             self._memory.await_bus(BUS_READY_S)
+            self._check_form_factor()
             self.identify()
             self._check_address_mode()
             if self.capabilities.diagnostics or self._assume_diagnostics:
@@ -329,6 +332,15 @@ class SfpTransponder(Driver):
             f"cannot tune to {frequency_thz:g} THz: the wavelength of an SFP module is fixed",
             hint="Use a tunable coherent module.",
         )
+
+    def _check_form_factor(self) -> None:
+        # Checked before the checksums, which are elsewhere in other standards.
+        kind = self._registers.read(A0H, 0, 1)[0]
+        if kind in SFF8636_IDENTIFIERS or kind in CMIS_IDENTIFIERS:
+            right = "qsfp-8636" if kind in SFF8636_IDENTIFIERS else "cmis"
+            raise self._target.error(
+                IdentityError, f"expected an SFP; found identifier 0x{kind:02X}", hint=f"Use kind {right}."
+            )
 
     def _check_address_mode(self) -> None:
         if self.capabilities.address_change:

@@ -1,10 +1,11 @@
-"""CMIS pages over one I2C device."""
+"""Pages of CMIS and SFF-8636 modules over one I2C device."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 from lumion_hw.clock import Clock
@@ -27,6 +28,28 @@ from lumion_hw.standards.cmis.lower_memory import (
     FLAT_MEMORY_BYTE,
     PAGE_SELECT_BYTE,
 )
+from lumion_hw.standards.sff8636 import registers as sff8636
+
+
+@dataclass(frozen=True)
+class PageScheme:
+    """How the modules of a standard select pages.
+
+    Attributes:
+        banked: Whether byte 126 selects the bank of pages from 10h on. SFF-8636 modules have a password there.
+        flat_byte: Byte of the bit that says that there is only page 00h.
+        flat_mask: Mask of this bit.
+    """
+
+    banked: bool
+    flat_byte: int
+    flat_mask: int
+
+
+CMIS_PAGES = PageScheme(banked=True, flat_byte=FLAT_MEMORY_BYTE, flat_mask=FLAT_MEMORY)
+"""Bytes 126 and 127 select bank and page (CMIS 5.2 clause 8.2)."""
+SFF_8636_PAGES = PageScheme(banked=False, flat_byte=sff8636.FLAT_MEMORY_BYTE, flat_mask=sff8636.FLAT_MEMORY)
+"""Byte 127 selects the page; there are no banks (SFF-8636 clause 6.1)."""
 
 
 class BridgedI2c:
@@ -92,10 +115,18 @@ class PagedI2c:
         clock: Clock for the retries.
         retry_s: Time in seconds for which an access that is not acknowledged is repeated.
         hold_off_s: Pause in seconds after every write and page change, for slow boards.
+        scheme: Page selection of the module's standard.
     """
 
     def __init__(
-        self, i2c: I2cDevice, clock: Clock, *, device: str, retry_s: float = RETRY_S, hold_off_s: float = 0.0
+        self,
+        i2c: I2cDevice,
+        clock: Clock,
+        *,
+        device: str,
+        retry_s: float = RETRY_S,
+        hold_off_s: float = 0.0,
+        scheme: PageScheme = CMIS_PAGES,
     ) -> None:
         self._i2c = i2c
         self._clock = clock
@@ -103,6 +134,7 @@ class PagedI2c:
         self._retry_s = retry_s
         self._retries_missing = False
         self._hold_off_s = hold_off_s
+        self._scheme = scheme
         self._owner = OwnerProcess()
         self._lock = fork_safe(threading.RLock())
         self._depth = 0
@@ -142,7 +174,7 @@ class PagedI2c:
         with self.transaction():
             self._select(page, bank)
             self._write(byte, data)
-            # The write included bank and page select, so the selected page is no longer known.
+            # The write may have included bank and page select, so the selected page is no longer known.
             if page is None and byte + len(data) > BANK_SELECT_BYTE:
                 self.forget()
 
@@ -192,6 +224,8 @@ class PagedI2c:
         if page is None:
             return
         requested = (bank, page)
+        if bank and not self._scheme.banked:
+            raise self._unsupported(page, bank, "the module has no banks")
         if self._selected == requested and (self._proven or self._read_selected(page) == requested):
             self._proven = True
             return
@@ -201,7 +235,7 @@ class PagedI2c:
         if page == 0x00 and (self._read_selected(page) == requested or self._is_flat()):
             self._selected, self._proven = requested, True
             return
-        if page >= FIRST_BANKED_PAGE:
+        if self._has_banks(page):
             # Bank and page in one write: with two writes, the module would look for the old
             # page in the new bank, and fall back to page 00h.
             self._write(BANK_SELECT_BYTE, bytes([bank, page]))
@@ -210,20 +244,28 @@ class PagedI2c:
         # A missing page is not an error on the bus: the module shows page 00h and returns its bytes.
         selected = self._read_selected(page)
         if selected != requested:
-            raise PageNotSupportedError(
-                f"cannot select {page_name(page, bank)}: the module selected {page_name(selected[1], selected[0])}",
-                device=self._device,
-                address=self.name,
-                hint="The module does not have this page.",
-            )
+            raise self._unsupported(page, bank, f"the module selected {page_name(selected[1], selected[0])}")
         self._selected, self._proven = requested, True
 
+    def _unsupported(self, page: Page, bank: int, reason: str) -> PageNotSupportedError:
+        return PageNotSupportedError(
+            f"cannot select {page_name(page, bank)}: {reason}",
+            device=self._device,
+            address=self.name,
+            hint="The module does not have this page.",
+        )
+
+    def _has_banks(self, page: int) -> bool:
+        return self._scheme.banked and page >= FIRST_BANKED_PAGE
+
     def _read_selected(self, page: int) -> tuple[int, int]:
+        if not self._scheme.banked:
+            return 0, self._read(PAGE_SELECT_BYTE, 1)[0]
         bank, selected = self._read(BANK_SELECT_BYTE, 2)
         return (bank if page >= FIRST_BANKED_PAGE else 0), selected
 
     def _is_flat(self) -> bool:
-        return bool(self._read(FLAT_MEMORY_BYTE, 1)[0] & FLAT_MEMORY)
+        return bool(self._read(self._scheme.flat_byte, 1)[0] & self._scheme.flat_mask)
 
     def _read(self, byte: int, length: int) -> bytes:
         data = self._repeat(f"reading {length} bytes at {byte}", lambda: self._i2c.read(byte, length))

@@ -1,4 +1,4 @@
-"""Access to the pages of a CMIS module, independent of the bus.
+"""Access to the pages of a CMIS or SFF-8636 module, independent of the bus.
 
 Bytes 0 to 127 are the lower memory (page ``None``); bytes 128 to 255 are one of the pages.
 """
@@ -24,7 +24,7 @@ class PageNotSupportedError(NotSupportedError):
 
 @runtime_checkable
 class ModulePages(Protocol):
-    """Memory of one CMIS module, addressed by page, byte and bank. Thread-safe."""
+    """Memory of one CMIS or SFF-8636 module, addressed by page, byte and bank. Thread-safe."""
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ from lumion_hw.sessions.module.pages import ModulePages, page_name
 from lumion_hw.standards.cmis import CHECKSUMS, Page, codes
 from lumion_hw.standards.cmis.codec import checksum_matches
 from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
+from lumion_hw.standards.sff8636.codes import SFF8636_IDENTIFIERS
 
 START_UP_S = 2.0
 """Time for a newly inserted module until it responds, in s (docs/transponders.md, "Times")."""
@@ -81,5 +82,11 @@ def _check_kind(memory: CmisMemory, identifier: int) -> None:
         raise memory.error(
             IdentityError,
             f"expected a CMIS module; found identifier 0x{identifier:02X}, {name}",
-            hint="Use kind sfp-8472 for SFP and SFP+ modules.",
+            hint=_kind_hint(identifier),
         )
+
+
+def _kind_hint(identifier: int) -> str:
+    if identifier in SFF8636_IDENTIFIERS:
+        return "The module follows SFF-8636: use kind qsfp-8636."
+    return "Use kind sfp-8472 for SFP and SFP+ modules."

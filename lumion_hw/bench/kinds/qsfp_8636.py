@@ -1,0 +1,189 @@
+"""``qsfp-8636``: QSFP+ and QSFP28 modules read over SFF-8636."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from lumion_hw.bench.file.fields import Number, Serial, WholeNumber
+from lumion_hw.bench.file.kind import DeviceKind
+from lumion_hw.bench.file.module_connection import PIN_SCHEMES, ModuleConnection, PluggableModel, module_device
+from lumion_hw.bench.file.module_optics import ModuleFormat, ModuleOptics
+from lumion_hw.bench.file.roles import Role
+from lumion_hw.bench.kinds.cmis import PinsModel
+from lumion_hw.clock import Clock
+from lumion_hw.links.base import Link
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
+    from lumion_hw.interfaces import Transponder
+
+_WITH_PINS = tuple(f"{scheme}://" for scheme in PIN_SCHEMES)
+_25G, _10G = 25.78125, 10.3125  # Gb/s per lane
+_SKEW_25G_PS, _SKEW_10G_PS = 8.0, 20.0  # a fifth of a bit between paths combined at a receiver (assumed)
+
+
+def _optics(
+    name: str, rate_gbps: float, emits_nm: float, receives_nm: tuple[float, float], levels_dbm: tuple[float, ...]
+) -> ModuleOptics:
+    """Return the planning data of one lane; ``levels_dbm`` are launch power, sensitivity and overload."""
+    launch_dbm, sensitivity_dbm, overload_dbm = levels_dbm
+    return ModuleOptics(
+        formats=(ModuleFormat(name, rate_gbps),),
+        polarizations=1,
+        emits_nm=emits_nm,
+        receives_nm=receives_nm,
+        launch_dbm=launch_dbm,
+        sensitivity_dbm=sensitivity_dbm,
+        overload_dbm=overload_dbm,
+        max_dgd_ps=_SKEW_25G_PS if rate_gbps == _25G else _SKEW_10G_PS,
+    )
+
+
+_OPTICS: Mapping[str, ModuleOptics | None] = {
+    "100g-lr4": _optics("100GBASE-LR4", _25G, 1302.35, (1294.53, 1310.19), (0.0, -10.6, 4.5)),
+    "100g-cwdm4": _optics("100G CWDM4", _25G, 1301.0, (1264.5, 1337.5), (-1.0, -11.5, 2.5)),
+    "100g-sr4": _optics("100GBASE-SR4", _25G, 850.0, (840.0, 860.0), (-1.0, -10.3, 2.4)),
+    "100g-psm4": _optics("100G PSM4", _25G, 1310.0, (1295.0, 1325.0), (-1.0, -12.66, 2.0)),
+    "100g-aoc": None,  # the fibres end inside the cable
+    "100g-cr4": None,  # copper
+    "40g-lr4": _optics("40GBASE-LR4", _10G, 1301.0, (1264.5, 1337.5), (-1.0, -13.7, 2.3)),
+}
+"""Optical data of one lane for the planning of circuits, by profile of the module.
+
+Average powers, lowest and highest received, and wavelengths of all lanes: IEEE 802.3 clauses 88 (LR4), 95 (SR4) and 87
+(40G), 100G CWDM4 MSA rev. 1.1, 100G PSM4 MSA rev. 2.0. The launch powers are typical values within their limits
+(assumed). Lanes with different wavelengths are planned at the middle of their band.
+"""
+
+
+class QsfpModel(PluggableModel):
+    """A QSFP+ or QSFP28 module read over SFF-8636."""
+
+    kind: Literal["qsfp-8636"]
+    serial: Serial | None = Field(None, description="Expected serial number; opening fails if it differs.")
+    vendor: str | None = Field(None, description="Expected vendor name.")
+    part_number: str | None = Field(None, description="Expected part number.")
+    accept_wrong_checksums: bool = Field(
+        False, description="If CC_EXT in the module's memory is wrong, log a warning instead of raising an error."
+    )
+    profile: Literal["100g-lr4", "100g-cwdm4", "100g-sr4", "100g-psm4", "100g-aoc", "100g-cr4", "40g-lr4"] = Field(
+        "100g-lr4",
+        description="Type of module, for planning and for the emulator. Other keys override its planning data. "
+        "A real module reports its own type.",
+    )
+    max_power_class: WholeNumber = Field(
+        4,
+        ge=1,
+        le=8,
+        description="Highest power class that the cage can supply and cool; a module of a higher class is not enabled.",
+    )
+    wavelength_nm: Number | None = Field(
+        None, ge=770.0, le=1700.0, description="Nominal wavelength; by default that of the profile."
+    )
+    tx_power_dbm: Number | None = Field(
+        None, ge=-20.0, le=10.0, description="Launch power of a lane for link budgets; by default that of the profile."
+    )
+    sensitivity_dbm: Number | None = Field(
+        None,
+        ge=-40.0,
+        le=10.0,
+        description="Lowest received power of a lane at which a link works; by default that of the profile.",
+    )
+    overload_dbm: Number | None = Field(
+        None,
+        ge=-40.0,
+        le=10.0,
+        description="Highest received power of a lane at which a link works; by default that of the profile.",
+    )
+    receives_nm: tuple[Number, Number] | None = Field(
+        None, description="Shortest and longest wavelength received; by default those of the profile."
+    )
+    hold_off_s: Number = Field(
+        0.0, ge=0.0, le=1.0, description="Pause after each write and page change, for slow boards."
+    )
+    pins: PinsModel | None = Field(
+        None, description="Pins of an ftdi:// (3 to 15) or mcp2221:// (0 to 3) adapter that are wired to the socket."
+    )
+
+    @property
+    def nominal_nm(self) -> float | None:
+        """Wavelength in the bench file in nm; ``None`` if not given."""
+        return self.wavelength_nm
+
+    @property
+    def optics(self) -> ModuleOptics | None:
+        """Optical data of one lane for the planning of circuits; ``None`` for cables."""
+        base = _OPTICS[self.profile]
+        if base is None:
+            return None
+        overrides = {
+            "emits_nm": self.wavelength_nm,
+            "receives_nm": self.receives_nm,
+            "launch_dbm": self.tx_power_dbm,
+            "sensitivity_dbm": self.sensitivity_dbm,
+            "overload_dbm": self.overload_dbm,
+        }
+        changes: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
+        return replace(base, **changes)
+
+    @model_validator(mode="after")
+    def _levels_in_order(self) -> Self:
+        optics = self.optics
+        if optics is not None and not optics.sensitivity_dbm < optics.overload_dbm:
+            levels = f"{optics.sensitivity_dbm:g} and {optics.overload_dbm:g}"
+            raise ValueError(f"expected sensitivity_dbm below overload_dbm, found {levels}")
+        if self.receives_nm is not None and not 0.0 < self.receives_nm[0] < self.receives_nm[1]:
+            raise ValueError(f"expected receives_nm as [shortest, longest], found {list(self.receives_nm)}")
+        return self
+
+    @model_validator(mode="after")
+    def _adapter_has_pins(self) -> Self:
+        if self.pins is not None and self.address is not None and not self.address.startswith(_WITH_PINS):
+            raise ValueError(f"expected an adapter with pins (ftdi:// or mcp2221://) as address, found {self.address}")
+        return self
+
+
+def _open(name: str, model: QsfpModel, link: Link | ModuleConnection, clock: Clock) -> Transponder:
+    from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
+
+    device, pins = module_device(link, clock, name, None if model.pins is None else model.pins.wired())
+    return model.open_device(
+        QsfpTransponder(
+            device,
+            clock,
+            device=name,
+            expected_vendor=model.vendor,
+            expected_part_number=model.part_number,
+            expected_serial=model.serial,
+            accept_wrong_checksums=model.accept_wrong_checksums,
+            max_power_class=model.max_power_class,
+            hold_off_s=model.hold_off_s,
+            pins=pins,
+        )
+    )
+
+
+def _emulate(bench: EmulatedBench, name: str, model: QsfpModel) -> I2cBridge:
+    # The emulated module is created with this call, and put on the bus with bench.on_i2c(name, module, module):
+    #
+    #   from lumion_hw.emulator.transponders.qsfp.module import QsfpModule
+    #   QsfpModule(name, bench.clock, bench.rng(name), profile=find_profile(model.profile),
+    #              serial=model.emulated_serial(name), light=..., warm=bench.warm)
+    raise NotImplementedError("QSFP modules cannot be emulated yet")
+
+
+KIND = DeviceKind(
+    title="QSFP+ or QSFP28 module: SFF-8636",
+    role=Role.TRANSPONDER,
+    model=QsfpModel,
+    open=_open,
+    module_connections=True,
+    emulate=_emulate,
+    baud=9600,
+    wire="pty",
+)
