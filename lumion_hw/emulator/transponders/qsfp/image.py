@@ -68,6 +68,7 @@ def identity_page(profile: QsfpProfile, serial: str) -> bytearray:
         offsets.ENCODING: profile.encoding,
         offsets.SIGNALLING_RATE: 0xFF if extended_rate else round(profile.rate_mbaud / 100),
         offsets.EXTENDED_SIGNALLING_RATE: round(profile.rate_mbaud / 250) if extended_rate else 0,
+        offsets.RATE_SELECT_VERSION: 0x02 if profile.has("extended_rate_select") else 0x00,  # Table 6-18
         offsets.TECHNOLOGY: profile.technology,
         offsets.EXTENDED_COMPLIANCE: profile.extended_code,
     }

@@ -8,7 +8,8 @@ standards are open:
 - The module does not stretch the clock. While it stores a write it does not acknowledge its address.
 - In low-power mode the lasers, the clock recovery and the host outputs are off. The monitors, the receivers and Rx LOS
   work. Tx LOS, LOL and Tx fault are not reported.
-- Lanes that are dark on purpose have low values of bias and power, and therefore low alarms.
+- Until initialisation has ended, no flags are set. Later, lanes that are dark on purpose have low biases and powers,
+  and therefore low alarms.
 - After initialisation the interrupt is asserted until the host has read byte 2 with Data_Not_Ready 0 and then a flag
   byte. A warm module begins without this interrupt and without the initialisation flag.
 - The light is sampled at every access and at most once per ``refresh_s`` when time advances. Flags are late by the
@@ -300,6 +301,7 @@ class QsfpModule(TwoWirePort):
         self._initialised = True
         # Power and disabled lanes take effect without delay: nothing has been switched on yet.
         self._high_power = self._wanted_power = self._wants_high_power()
+        self._refreshed_s = float("-inf")  # the next comparison with the thresholds must include the light
         self._reset_interrupt = not self.profile.is_flat
         if self.profile.has("init_complete_flag"):
             self._flags.latch(offsets.TEMPERATURE_FLAGS, offsets.INIT_COMPLETE_BIT)
@@ -368,12 +370,14 @@ class QsfpModule(TwoWirePort):
             # Hysteresis: a dark receiver needs more light.
             limit_dbm = profile.los_release_dbm if self._dark & bit else profile.los_assert_dbm
             self._dark = self._dark | bit if power_w < w_from_dbm(limit_dbm) else self._dark & ~bit
-        # The change may be as old as the previous sample; assuming so keeps the real lag below its bound.
-        self._report_conditions(self._observed_s)
+        if self._initialised:
+            # The change may be as old as the previous sample; assuming so keeps the real lag below its bound.
+            self._report_conditions(self._observed_s)
         self._observed_s = now
         if now - self._refreshed_s >= profile.refresh_s:
             self._monitors.refresh(lambda name, lane: self._true_value(name, lane, received))
-            self._monitors.compare(self._refreshed_s + profile.fault_s)
+            if self._initialised:
+                self._monitors.compare(self._refreshed_s + profile.fault_s)
             self._refreshed_s = now
         self._flags.settle(now)  # conditions that began long before this sample
 
@@ -425,7 +429,13 @@ class QsfpModule(TwoWirePort):
         return True
 
     def _begin_read(self) -> None:
-        self._observe()
+        if self._advancing:
+            return
+        self._advancing = True  # reading the light may bring all modules of the bench up to date
+        try:
+            self._observe()
+        finally:
+            self._advancing = False
 
     def _read_byte(self, address: int) -> int:
         value = self._plain_byte(address)

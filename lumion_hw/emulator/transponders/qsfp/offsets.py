@@ -32,7 +32,7 @@ PASSWORD_CHANGE, PASSWORD_ENTRY, PAGE_SELECT = 119, 123, 127
 
 # Upper page 00h.
 EXTENDED_IDENTIFIER, CONNECTOR, COMPLIANCE, ENCODING, SIGNALLING_RATE = 129, 130, 131, 139, 140
-LENGTHS, TECHNOLOGY = 142, 147
+RATE_SELECT_VERSION, LENGTHS, TECHNOLOGY = 141, 142, 147
 VENDOR_NAME, PART_NUMBER, VENDOR_REVISION = 148, 168, 184
 WAVELENGTH, WAVELENGTH_TOLERANCE, BASE_CHECKSUM, EXTENDED_COMPLIANCE = 186, 188, 191, 192
 SERIAL_NUMBER, DATE_CODE = 196, 212
@@ -74,6 +74,7 @@ OPTION_BITS: Mapping[str, tuple[int, int]] = MappingProxyType(
         "rx_average_power": (220, 3),
         "tx_power_monitor": (220, 2),
         "init_complete_flag": (221, 4),
+        "extended_rate_select": (221, 3),
         "software_reset": (221, 0),
     }
 )
