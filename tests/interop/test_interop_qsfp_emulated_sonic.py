@@ -10,9 +10,12 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -36,32 +39,21 @@ EXPECTED = {
 
 
 @pytest.fixture
-def sonic(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Return the classes of SONiC's library."""
+def sonic(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Return the class that opens a module in SONiC's library."""
     folder = os.environ.get(VARIABLE)
     if not folder:
         pytest.skip(f"set {VARIABLE} to a checkout of sonic-net/sonic-platform-common")
-    # The package above sonic_xcvr imports the rest of a switch's software; sonic_xcvr alone needs none of it.
+    # The package above sonic_xcvr imports the rest of a switch's software.
     monkeypatch.syspath_prepend(Path(folder) / "sonic_platform_base")
+    # The logger of a switch, which only the CMIS part of the library uses.
+    for name in ("sonic_py_common", "sonic_py_common.syslogger"):
+        monkeypatch.setitem(sys.modules, name, MagicMock())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
 
-        def load(module: str, name: str) -> object:
-            return getattr(importlib.import_module(f"sonic_xcvr.{module}"), name)
-
-        return SimpleNamespace(
-            eeprom=load("xcvr_eeprom", "XcvrEeprom"),
-            new=(
-                load("api.public.sff8636", "Sff8636Api"),
-                load("mem_maps.public.sff8636", "Sff8636MemMap"),
-                load("codes.public.sff8636", "Sff8636Codes"),
-            ),
-            old=(
-                load("api.public.sff8436", "Sff8436Api"),
-                load("mem_maps.public.sff8436", "Sff8436MemMap"),
-                load("codes.public.sff8436", "Sff8436Codes"),
-            ),
-        )
+        # The factory chooses the library's decoder from the bytes of the module, as a switch does.
+        return importlib.import_module("sonic_xcvr.xcvr_api_factory").XcvrApiFactory
 
 
 class Optoe:
@@ -106,16 +98,17 @@ class Optoe:
         return bool(self._retry(attempt))
 
 
-def opened(sonic: SimpleNamespace, profile: str):
+def opened(sonic: Callable[..., Any], profile: str):
     host = Host(profile)
     host.sleep(1.0)
-    api, memory_map, codes = sonic.old if profile == "40g-lr4" else sonic.new
     optoe = Optoe(host)
-    return host, api(sonic.eeprom(optoe.read, optoe.write, memory_map(codes)))
+    api = sonic(optoe.read, optoe.write).create_xcvr_api()
+    assert type(api).__name__ == ("Sff8436Api" if profile == "40g-lr4" else "Sff8636Api")
+    return host, api
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_sonic_reads_the_identity_of_the_profile(sonic: SimpleNamespace, name: str) -> None:
+def test_sonic_reads_the_identity_of_the_profile(sonic: Callable[..., Any], name: str) -> None:
     host, api = opened(sonic, name)
     info = {
         key: value.strip() if isinstance(value, str) else value for key, value in api.get_transceiver_info().items()
@@ -144,7 +137,7 @@ def test_sonic_reads_the_identity_of_the_profile(sonic: SimpleNamespace, name: s
 
 
 @pytest.mark.parametrize("name", OPTICAL)
-def test_sonic_reads_the_monitors_and_thresholds_of_the_profile(sonic: SimpleNamespace, name: str) -> None:
+def test_sonic_reads_the_monitors_and_thresholds_of_the_profile(sonic: Callable[..., Any], name: str) -> None:
     host, api = opened(sonic, name)
     profile = host.profile
     values = api.get_transceiver_dom_real_value()
@@ -169,7 +162,7 @@ def test_sonic_reads_the_monitors_and_thresholds_of_the_profile(sonic: SimpleNam
 
 
 @pytest.mark.parametrize("name", OPTICAL)
-def test_sonic_sees_losses_of_light_and_failures_once_they_are_latched(sonic: SimpleNamespace, name: str) -> None:
+def test_sonic_sees_losses_of_light_and_failures_once_they_are_latched(sonic: Callable[..., Any], name: str) -> None:
     host, api = opened(sonic, name)
     assert api.get_rx_los() == [False] * 4
     host.light.received[2] = 0.0
@@ -182,7 +175,7 @@ def test_sonic_sees_losses_of_light_and_failures_once_they_are_latched(sonic: Si
 
 
 @pytest.mark.parametrize("name", OPTICAL)
-def test_sonic_controls_lasers_and_power_mode(sonic: SimpleNamespace, name: str) -> None:
+def test_sonic_controls_lasers_and_power_mode(sonic: Callable[..., Any], name: str) -> None:
     host, api = opened(sonic, name)
     assert api.tx_disable_channel(0b0101, True)
     host.sleep(0.1)
@@ -199,7 +192,7 @@ def test_sonic_controls_lasers_and_power_mode(sonic: SimpleNamespace, name: str)
     assert (api.get_lpmode(), host.lit()) == (False, [1, 2, 3, 4])
 
 
-def test_sonic_asks_a_passive_cable_for_nothing_that_it_lacks(sonic: SimpleNamespace) -> None:
+def test_sonic_asks_a_passive_cable_for_nothing_that_it_lacks(sonic: Callable[..., Any]) -> None:
     _, api = opened(sonic, "100g-cr4")
     assert api.get_module_temperature() == "N/A"
     assert api.get_tx_bias() == ["N/A"] * 4

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
 from lumion_hw.emulator.transponders.qsfp import find_profile
+from lumion_hw.links.memory import MemoryLink
 from tests.emulator.transponders.qsfp_testbench import Host
 
 PASSWORD = (0x00, 0x00, 0x10, 0x11)
@@ -252,15 +254,18 @@ def test_the_bridge_reads_and_writes_a_module_on_its_bus() -> None:
     """The messages of the SC18IM700 data sheet: S address length data ... P."""
     host = Host()
     bridge = I2cBridge("bridge", host.clock, [host.module])
-    connection = bridge.connect()
+    link = MemoryLink(bridge.connect, host.clock, "memory://bridge")
+    link.open(0.0)
 
-    def send(message: bytes) -> bytes:
-        connection.write(message)
-        host.sleep(0.5)
-        bridge.advance()
-        return connection.read()
+    def send(message: bytes, count: int) -> bytes:
+        link.write(message, host.clock.now())
+        deadline, answer = host.clock.now() + 1.0, b""
+        while len(answer) < count and host.clock.now() < deadline:
+            answer += link.read(deadline)
+        return answer
 
-    assert send(b"S\xa0\x01\x94S\xa1\x0aP") == b"LUMION EMU"
-    assert send(b"S\xa0\x02\x56\x03P") == b""
+    assert send(b"S\xa0\x01\x94S\xa1\x0aP", 10) == b"LUMION EMU"
+    send(b"S\xa0\x02\x56\x03P", 0)
+    assert send(b"R\x0aP", 1) == b"\xf0"
     host.sleep(0.5)
     assert host.lit() == [3, 4]
