@@ -10,7 +10,8 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from lumion_hw.emulator.transponders.cmis.core import Appointment, Core
+from lumion_hw.emulator.transponders.agenda import Appointment
+from lumion_hw.emulator.transponders.cmis.core import Core
 from lumion_hw.emulator.transponders.cmis.host_port import Written
 from lumion_hw.emulator.transponders.cmis.optics import DARK_DBM, DARKNESS, Emit, LaunchedLight, Optics, ReceivedLight
 from lumion_hw.emulator.transponders.cmis.profiles import ModuleLaserProfile

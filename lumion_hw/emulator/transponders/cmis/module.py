@@ -37,7 +37,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.transponders.cmis.core import Agenda, Core, Transition
+from lumion_hw.emulator.transponders.agenda import Agenda
+from lumion_hw.emulator.transponders.cmis.core import Core, Transition
 from lumion_hw.emulator.transponders.cmis.faults import FaultPanel
 from lumion_hw.emulator.transponders.cmis.firmware import ModuleFirmware
 from lumion_hw.emulator.transponders.cmis.host_port import WRITE_BYTES

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lumion_hw.emulator.transponders.cmis.core import Appointment, Core
+from lumion_hw.emulator.transponders.agenda import Appointment
+from lumion_hw.emulator.transponders.cmis.core import Core
 from lumion_hw.emulator.transponders.cmis.profiles import AdvertisedApplication
 from lumion_hw.standards.cmis import FIELDS
 from lumion_hw.standards.cmis.codes import DATA_PATH_TRANSIENT, ConfigStatus, DataPathState, FaultCause, ModuleState
