@@ -29,8 +29,9 @@ from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology
 
 if TYPE_CHECKING:
-    from lumion_hw.emulator.transponders.cmis.light import CoherentLight, ModuleLight
+    from lumion_hw.emulator.transponders.cmis.light import CmisLight, CoherentLight
     from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge, I2cTarget
+    from lumion_hw.emulator.transponders.qsfp.bench_light import QsfpLight
 
 _BRIDGE_BAUD = 115_200
 
@@ -209,11 +210,18 @@ class EmulatedBench:
         return CoherentLight(self.world, self.spec.physics.fibre_drift_rad2_per_s)
 
     @cached_property
-    def module_light(self) -> ModuleLight:
+    def cmis_light(self) -> CmisLight:
         """Return the sent and received light of all CMIS modules of one polarization."""
-        from lumion_hw.emulator.transponders.cmis.light import ModuleLight
+        from lumion_hw.emulator.transponders.cmis.light import CmisLight
 
-        return ModuleLight(self.world)
+        return CmisLight(self.world)
+
+    @cached_property
+    def qsfp_light(self) -> QsfpLight:
+        """Return the sent and received light of all QSFP modules."""
+        from lumion_hw.emulator.transponders.qsfp.bench_light import QsfpLight
+
+        return QsfpLight(self.world)
 
     def on_i2c(self, name: str, module: Any, target: I2cTarget) -> I2cBridge:
         """Connect a pluggable module to a new I2C bridge, and return the bridge.

@@ -67,15 +67,17 @@ def record_of_truth(bench: Bench) -> CalibrationRecord:
 
 
 def _reported_excess_db(bench: Bench, transponder: str) -> float:
-    """Return what an SFP+ module reports over what it launches, 1.0 dBm; it is dark afterwards."""
+    """Return what a module reports over what it launches; it is dark afterwards."""
     module = bench.transponders[transponder]
     if isinstance(module, CoherentTransponder):
         return 0.0  # its report is good to a hundredth of a decibel
     module.enable()
     reported_dbm = module.monitors().tx_power_dbm
     module.disable()
+    optics = bench.model.devices[transponder].optics
     assert reported_dbm is not None
-    return reported_dbm - 1.0
+    assert optics is not None
+    return reported_dbm - optics.launch_dbm
 
 
 def without_outputs(record: CalibrationRecord) -> CalibrationRecord:

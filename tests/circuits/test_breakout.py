@@ -10,10 +10,17 @@ from lumion_hw import Bench
 from lumion_hw.bench.bench import load
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.circuits import CircuitRequest
+from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
 from lumion_hw.errors import ConfigError
 from tests.circuits.known_mesh import path_setup
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dr4_breakout.yaml"
+
+
+def as_qsfp(profile: str) -> str:
+    """Return the text of the example with QSFP modules."""
+    text = EXAMPLE.read_text(encoding="utf-8")
+    return text.replace("kind: cmis, profile: 400g-dr4", f"kind: qsfp-8636, profile: {profile}")
 
 
 def changed(directory: Path, old: str, new: str) -> Path:
@@ -47,6 +54,58 @@ def test_four_circuits_of_one_module_are_proven_and_one_that_ends_leaves_the_oth
         # Receiving switches no transmitter on.
         assert world.received_w("dr4-a/1") == 0.0
         assert not bench.transponders["dr4-b"].settings().enabled  # type: ignore[attr-defined]
+
+
+def test_the_four_fibres_of_a_qsfp28_are_four_circuits(tmp_path: Path) -> None:
+    text = as_qsfp("100g-psm4")
+    path = tmp_path / "psm4.yaml"
+    path.write_text(text, encoding="utf-8")
+    with Bench.emulate(path, seed=1) as bench:
+        setup = path_setup(bench)
+        pairs = {1: 2, 2: 1, 3: 4, 4: 3}
+        proofs = setup.connect([CircuitRequest(f"dr4-a/{lane}", f"dr4-b/{to}") for lane, to in pairs.items()])
+        assert [proof.proven for proof in proofs] == [True] * 4
+        bench.clock.sleep(1.0)
+        world = bench.emulated.world
+        before_w = {to: world.received_w(f"dr4-b/{to}") for to in pairs.values()}
+        bench.transponders["dr4-a/3"].disable()
+        bench.clock.sleep(1.0)
+        after_w = {to: world.received_w(f"dr4-b/{to}") for to in pairs.values()}
+        assert after_w[4] < 1e-2 * before_w[4]
+        assert all(after_w[to] == pytest.approx(before_w[to], rel=0.01) for to in (1, 2, 3))
+        module = bench.transponders["dr4-b"]
+        assert isinstance(module, QsfpTransponder)
+        powers_dbm = [lane.rx_power_dbm or -40.0 for lane in module.lane_monitors()]
+        assert min(powers_dbm[:3]) > powers_dbm[3] + 15.0
+        assert bench.transponders["dr4-b/4"].status().rx_los
+        assert not bench.transponders["dr4-b/1"].status().rx_los
+
+
+def test_the_four_wavelengths_of_a_qsfp28_are_one_circuit(tmp_path: Path) -> None:
+    text = as_qsfp("100g-lr4")
+    lines = [line for line in text.splitlines() if not any(f"/{lane}" in line for lane in (2, 3, 4))]
+    path = tmp_path / "lr4.yaml"
+    path.write_text("\n".join(lines).replace("/1", ""), encoding="utf-8")
+    with Bench.emulate(path, seed=1) as bench:
+        (proof,) = path_setup(bench).connect([CircuitRequest("dr4-a", "dr4-b")])
+        assert proof.proven
+        bench.clock.sleep(1.0)
+        sender, receiver = bench.transponders["dr4-a"], bench.transponders["dr4-b"]
+        assert isinstance(sender, QsfpTransponder)
+        assert isinstance(receiver, QsfpTransponder)
+        assert all(lane.rx_power_dbm is not None for lane in receiver.lane_monitors())
+        sender.disable_lane(2)
+        bench.clock.sleep(1.0)
+        assert [lane.rx_power_dbm is None for lane in receiver.lane_monitors()] == [False, True, False, False]
+
+
+def test_parallel_fibres_cannot_share_a_port(tmp_path: Path) -> None:
+    text = as_qsfp("100g-psm4")
+    lines = [line for line in text.splitlines() if not any(f"/{lane}" in line for lane in (2, 3, 4))]
+    path = tmp_path / "psm4.yaml"
+    path.write_text("\n".join(lines).replace("/1", ""), encoding="utf-8")
+    with pytest.raises(ConfigError, match="expected one of the lanes of 'dr4-a', such as dr4-a/1"):
+        load(path)
 
 
 def test_a_circuit_of_one_lane_can_be_ended_and_connected_again() -> None:

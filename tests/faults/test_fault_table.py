@@ -15,6 +15,7 @@ from lumion_hw.emulator.faults.bench_faults import BENCH_FAULTS, BenchFaults
 from lumion_hw.emulator.faults.device_faults import EVERY_DEVICE
 from lumion_hw.emulator.faults.fault_table import BENCH
 from lumion_hw.emulator.transponders.cmis.faults import FAULTS as MODULE_FAULTS
+from lumion_hw.emulator.transponders.qsfp.faults import FAULTS as QSFP_FAULTS
 from lumion_hw.errors import ConfigError, DeviceError, LimitError, LinkError, LumionError
 from lumion_hw.interfaces import LaserSweep
 
@@ -30,6 +31,7 @@ ASK: dict[str, Callable] = {
     "qontrol-q8": lambda driver: driver.read_back(),
     "smartlight-line-server": lambda driver: driver.program_states({0: "bar"}),
     "sfp-8472": lambda driver: driver.status(),
+    "qsfp-8636": lambda driver: driver.status(),
     "cmis": lambda driver: driver.module_state(),
     "keysight-n77xx": lambda driver: driver.read(1),
     "keysight-816x": lambda driver: driver.read(1),
@@ -181,6 +183,9 @@ SINGLE: dict[tuple[str, str], tuple[dict, Callable]] = {
     ("sfp-8472", "bus_stuck"): ({}, module_answers),
     ("sfp-8472", "laser_broken"): ({}, lambda driver: driver.status().tx_fault),
     ("sfp-8472", "tx_disable_pin"): ({}, transmits),
+    ("qsfp-8636", "module_dead"): ({}, module_answers),
+    ("qsfp-8636", "bus_stuck"): ({}, module_answers),
+    ("qsfp-8636", "low_power_pin"): ({}, lambda driver: driver.monitors().tx_power_dbm is None),
     ("cmis", "module_dead"): ({}, module_answers),
     ("cmis", "bus_stuck"): ({}, module_answers),
     ("cmis", "low_power_pin"): ({}, lambda driver: driver.module_state()),
@@ -197,7 +202,9 @@ SINGLE: dict[tuple[str, str], tuple[dict, Callable]] = {
 
 
 def single_faults() -> list[tuple[str, str]]:
-    return [(kind, fault.name) for kind, fault in SINGLE_FAULTS if not (kind == "cmis" and fault.name in MODULE_FAULTS)]
+    """Return the faults of one kind; those that a module's own panel starts have tests of their own."""
+    panels = {"cmis": MODULE_FAULTS, "qsfp-8636": QSFP_FAULTS}
+    return [(kind, fault.name) for kind, fault in SINGLE_FAULTS if fault.name not in panels.get(kind, ())]
 
 
 @pytest.mark.parametrize(("kind", "fault"), single_faults())
@@ -210,7 +217,7 @@ def test_faults_of_one_kind_are_seen_by_its_driver(kind: str, fault: str) -> Non
         if fault == "low_power_pin":  # it was asserted from the start; a module that a driver wakes ignores it
             faults.end(name, fault)
             bench.clock.sleep(60.0)
-        elif kind in LASERS or kind in ("cmis", "sfp-8472"):
+        elif kind in LASERS or kind in ("cmis", "sfp-8472", "qsfp-8636"):
             driver.enable()
             bench.clock.sleep(90.0)
         elif fault == "zero_fails":  # in the dark
@@ -362,7 +369,7 @@ def test_wrong_arguments_are_told(kind: str, fault, faults: BenchFaults) -> None
         (lambda faults: faults.board("chain0"), "chain0 is a qontrol-q8.*Boards on this bench: mesh0"),
         (lambda faults: faults.board("mesh9"), "no device mesh9"),
         (lambda faults: faults.device("mesh9"), "no device mesh9.*mesh0"),
-        (lambda faults: faults.kill_modules(["tls-a"]), "no module tls-a.*sfp-a, zr-a"),
+        (lambda faults: faults.kill_modules(["tls-a"]), "no module tls-a.*sfp-a, lr4-a, zr-a"),
         (lambda faults: faults.kill_modules("sfp-a"), "a list of device names"),
         (lambda faults: faults.turn_polarization("meter0"), "no fibre connects meter0.*sfp-a"),
         (lambda faults: faults.kill_port(99), "kill_port: port is out of range.*0 to 15"),

@@ -19,7 +19,6 @@ from lumion_hw.quantities import wavelength_m_from_frequency_hz
 
 if TYPE_CHECKING:
     from lumion_hw.emulator.assembly import EmulatedBench
-    from lumion_hw.emulator.faults.device_faults import Target
     from lumion_hw.emulator.faults.fault_table import ScriptedFault
     from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
     from lumion_hw.interfaces import Transponder
@@ -209,7 +208,7 @@ def _emulate(bench: EmulatedBench, name: str, model: CmisModel) -> I2cBridge:
     from lumion_hw.emulator.transponders.cmis import CmisModule, ModuleOnBus
     from lumion_hw.emulator.transponders.cmis.profiles import find_profile
 
-    light = bench.coherent_light if model.optics.polarizations == 2 else bench.module_light
+    light = bench.coherent_light if model.optics.polarizations == 2 else bench.cmis_light
     module = CmisModule(
         find_profile(model.profile),
         bench.clock,
@@ -224,17 +223,12 @@ def _emulate(bench: EmulatedBench, name: str, model: CmisModel) -> I2cBridge:
 
 
 def _faults() -> tuple[ScriptedFault, ...]:
-    from lumion_hw.emulator.faults.device_faults import BUS_STUCK, calls_module, lasting
-    from lumion_hw.emulator.faults.fault_table import MODULE_DEAD, ScriptedFault
+    from lumion_hw.emulator.faults.device_faults import BUS_STUCK, MODULE_UNPLUGGED, calls_module, lasting, panel_fault
+    from lumion_hw.emulator.faults.fault_table import ScriptedFault
     from lumion_hw.emulator.transponders.cmis.faults import FAULTS
 
     return (
-        ScriptedFault(
-            MODULE_DEAD,
-            "the module is unplugged: it is dark and does not acknowledge",
-            begin=calls_module("unplug"),
-            end=calls_module("plug"),
-        ),
+        MODULE_UNPLUGGED,
         BUS_STUCK,
         lasting(
             "low_power_pin",
@@ -253,23 +247,8 @@ def _faults() -> tuple[ScriptedFault, ...]:
             "a pulse on the reset pin: all registers return to their defaults",
             begin=calls_module("reset"),
         ),
-        *(_module_fault(name) for name in FAULTS if name != "unplug"),  # the same as module_dead
+        *(panel_fault(name, fault) for name, fault in FAULTS.items() if name != "unplug"),
     )
-
-
-def _module_fault(name: str) -> ScriptedFault:
-    from lumion_hw.emulator.faults.fault_table import Argument, ScriptedFault
-    from lumion_hw.emulator.transponders.cmis.faults import FAULTS
-
-    def begin(target: Target, strength: float) -> None:
-        target.module.faults.inject(name, strength)
-
-    def end(target: Target, **_: float) -> None:
-        target.module.faults.clear(name)
-
-    fault = FAULTS[name]
-    strength = Argument("strength", fault.strength_meaning, fault.low, fault.high, fault.unit, default=fault.strength)
-    return ScriptedFault(name, fault.effect, (strength,), begin, end)
 
 
 def _media_lanes(entry: Mapping[Any, Any]) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from lumion_hw.bench.file.checks import BenchData, Check
 from lumion_hw.bench.file.fields import Number, Serial, WholeNumber
 from lumion_hw.bench.file.kind import DeviceKind
 from lumion_hw.bench.file.module_connection import PIN_SCHEMES, ModuleConnection, PluggableModel, module_device
@@ -16,12 +17,17 @@ from lumion_hw.bench.file.roles import Role
 from lumion_hw.bench.kinds.cmis import PinsModel
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
+from lumion_hw.quantities import db_from_ratio
+from lumion_hw.standards.sff8636.registers import LANES
 
 if TYPE_CHECKING:
     from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.faults.fault_table import ScriptedFault
     from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
     from lumion_hw.interfaces import Transponder
 
+_PARALLEL = ("100g-sr4", "100g-psm4")
+"""Profiles with one fibre per lane; the lanes of others share a fibre, or have none."""
 _WITH_PINS = tuple(f"{scheme}://" for scheme in PIN_SCHEMES)
 _25G, _10G = 25.78125, 10.3125  # Gb/s per lane
 _SKEW_25G_PS, _SKEW_10G_PS = 8.0, 20.0  # a fifth of a bit between paths combined at a receiver (assumed)
@@ -103,6 +109,9 @@ class QsfpModel(PluggableModel):
     receives_nm: tuple[Number, Number] | None = Field(
         None, description="Shortest and longest wavelength received; by default those of the profile."
     )
+    media_lane: WholeNumber | None = Field(
+        None, ge=1, le=4, description="Set for each lane that the wiring names, such as psm4-a/2."
+    )
     hold_off_s: Number = Field(
         0.0, ge=0.0, le=1.0, description="Pause after each write and page change, for slow boards."
     )
@@ -112,12 +121,13 @@ class QsfpModel(PluggableModel):
 
     @property
     def nominal_nm(self) -> float | None:
-        """Wavelength in the bench file in nm; ``None`` if not given."""
-        return self.wavelength_nm
+        """Wavelength of the module in nm; ``None`` for cables."""
+        optics = self.optics
+        return None if optics is None else optics.emits_nm
 
     @property
-    def optics(self) -> ModuleOptics | None:
-        """Optical data of one lane for the planning of circuits; ``None`` for cables."""
+    def lane_optics(self) -> ModuleOptics | None:
+        """Optical data of one lane; ``None`` for cables."""
         base = _OPTICS[self.profile]
         if base is None:
             return None
@@ -130,6 +140,23 @@ class QsfpModel(PluggableModel):
         }
         changes: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
         return replace(base, **changes)
+
+    @property
+    def optics(self) -> ModuleOptics | None:
+        """Optical data for the planning of circuits; ``None`` for cables.
+
+        Powers are those of a lane if each lane has a fibre, and totals of all lanes if they share one.
+        """
+        lane = self.lane_optics
+        if lane is None:
+            return None
+        total_db = 0.0 if self.profile in _PARALLEL else db_from_ratio(len(LANES))
+        return replace(
+            lane,
+            launch_dbm=lane.launch_dbm + total_db,
+            sensitivity_dbm=lane.sensitivity_dbm + total_db,
+            overload_dbm=lane.overload_dbm + total_db,
+        )
 
     @model_validator(mode="after")
     def _levels_in_order(self) -> Self:
@@ -169,12 +196,55 @@ def _open(name: str, model: QsfpModel, link: Link | ModuleConnection, clock: Clo
 
 
 def _emulate(bench: EmulatedBench, name: str, model: QsfpModel) -> I2cBridge:
-    # The emulated module is created with this call, and put on the bus with bench.on_i2c(name, module, module):
-    #
-    #   from lumion_hw.emulator.transponders.qsfp.module import QsfpModule
-    #   QsfpModule(name, bench.clock, bench.rng(name), profile=find_profile(model.profile),
-    #              serial=model.emulated_serial(name), light=..., warm=bench.warm)
-    raise NotImplementedError("QSFP modules cannot be emulated yet")
+    from lumion_hw.emulator.transponders.qsfp.module import QsfpModule
+    from lumion_hw.emulator.transponders.qsfp.profiles import find_profile
+
+    profile, optics = find_profile(model.profile), model.lane_optics
+    if optics is not None:
+        profile = replace(profile, launch_dbm=optics.launch_dbm)
+    wavelengths_nm = dict(enumerate(profile.wavelengths_nm, 1))
+    module = QsfpModule(
+        name,
+        bench.clock,
+        bench.rng(name),
+        profile=profile,
+        serial=model.emulated_serial(name),
+        light=bench.qsfp_light.of(name, wavelengths_nm, 0.0 if optics is None else optics.emits_nm),
+        warm=bench.warm,
+    )
+    return bench.on_i2c(name, module, module)
+
+
+def _faults() -> tuple[ScriptedFault, ...]:
+    from lumion_hw.emulator.faults.device_faults import BUS_STUCK, MODULE_UNPLUGGED, calls_module, lasting, panel_fault
+    from lumion_hw.emulator.transponders.qsfp.faults import FAULTS
+
+    return (
+        MODULE_UNPLUGGED,
+        BUS_STUCK,
+        lasting(
+            "low_power_pin",
+            "the low-power pin is asserted: the module powers down unless its register overrides the pin",
+            calls_module,
+            "set_low_power_pin",
+        ),
+        *(panel_fault(name, fault) for name, fault in FAULTS.items() if name != "unplug"),
+    )
+
+
+def _media_lanes(entry: Mapping[Any, Any]) -> int:
+    return len(LANES) if entry.get("profile") in _PARALLEL else 1
+
+
+def _check(bench: BenchData, name: str) -> Iterator[Check]:
+    """Check that parallel fibres are wired one by one: together they fit into no port."""
+    if bench.devices[name].get("profile") not in _PARALLEL or bench.lane(name) is not None:
+        return
+    for base, fibre in (*bench.inputs, *bench.outputs):
+        if fibre.get("transponder") == name:
+            yield Check(
+                (*base, "transponder"), f"expected one of the lanes of {name!r}, such as {name}/1, found {name}"
+            )
 
 
 KIND = DeviceKind(
@@ -186,4 +256,7 @@ KIND = DeviceKind(
     emulate=_emulate,
     baud=9600,
     wire="pty",
+    faults=_faults,
+    media_lanes=_media_lanes,
+    check=_check,
 )

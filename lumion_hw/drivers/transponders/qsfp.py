@@ -285,6 +285,14 @@ class QsfpTransponder(Driver):
         """Switch the transmitter of one lane off, as :meth:`disable` does for all. Other lanes do not change."""
         self._switch_off(self._checked(lane))
 
+    def media_lane(self, number: int) -> QsfpLane:
+        """Return the driver of one lane, for modules whose lanes have fibres of their own.
+
+        Raises:
+            ConfigError: The module does not have this lane.
+        """
+        return QsfpLane(self, *self._checked(number))
+
     # -- readings
 
     def monitors(self) -> Monitors:
@@ -297,11 +305,15 @@ class QsfpTransponder(Driver):
             DeviceError: The values are not valid in time.
             OutOfRangeError: A power is above the measurable range of the module.
         """
+        return self.readings()[0]
+
+    def readings(self) -> tuple[Monitors, tuple[LaneMonitors, ...]]:
+        """Read the monitors of the module and those of the four lanes together; see :meth:`monitors`."""
         with self._pages.transaction():
             module, lanes = self._opened_monitors().read()
             now_s = self._clock.now()
         biases = [item.tx_bias_ma for item in lanes if item.tx_bias_ma is not None]
-        return Monitors(
+        whole = Monitors(
             temperature_c=module["temperature"],
             supply_v=module["supply"],
             tx_bias_ma=sum(biases) if biases else None,
@@ -309,6 +321,7 @@ class QsfpTransponder(Driver):
             rx_power_dbm=total_dbm(item.rx_power_dbm for item in lanes),
             timestamp_s=now_s,
         )
+        return whole, lanes
 
     def lane_monitors(self) -> tuple[LaneMonitors, ...]:
         """Read the monitors of the four lanes. Raises the errors of :meth:`monitors`."""
@@ -328,15 +341,20 @@ class QsfpTransponder(Driver):
         Raises:
             NotSupportedError: The module does not report loss of signal, as passive cables.
         """
+        return self.status_of(LANES)
+
+    def status_of(self, lanes: Iterable[int]) -> SignalStatus:
+        """Read the status of some lanes, as :meth:`status` does for all."""
+        chosen = self._checked(*lanes)
         if not self.capabilities.rx_los:
             raise self._unsupported("reading loss of signal", "a passive copper cable has no receiver")
         with self._pages.transaction():
-            lanes = self.lane_status()
+            own = [item for item in self.lane_status() if item.lane in chosen]
             data_ready = not self._memory.bit("data_not_ready")
         return SignalStatus(
-            rx_los=any(item.rx_los for item in lanes),
-            tx_fault=any(item.tx_fault for item in lanes),
-            tx_disabled=all(item.tx_disabled for item in lanes),
+            rx_los=any(item.rx_los for item in own),
+            tx_fault=any(item.tx_fault for item in own),
+            tx_disabled=all(item.tx_disabled for item in own),
             data_ready=data_ready,
             timestamp_s=self._clock.now(),
         )
@@ -685,6 +703,64 @@ class QsfpTransponder(Driver):
 
 
 _POWER_BITS = ("power_override", "low_power_set", "high_power_class_5_7_enable", "high_power_class_8_enable")
+
+
+class QsfpLane:
+    """Driver of one lane of a module; implements ``Transponder``. Other lanes do not change.
+
+    Args:
+        module: Driver of the module, which opens and closes the connection.
+        lane: Lane, 1 to 4.
+    """
+
+    def __init__(self, module: QsfpTransponder, lane: int) -> None:
+        self._module, self._lane = module, lane
+
+    def __repr__(self) -> str:
+        """Return the module and the lane as one line of text."""
+        return f"<{type(self).__name__} {self._lane} of {self._module!r}>"
+
+    def identify(self) -> TransponderIdentity:
+        """Read the identity of the module. Raises ``IdentityError`` if it is not the expected one."""
+        return self._module.identify()
+
+    def can_switch(self) -> bool:
+        """Return whether software can switch the transmitter."""
+        return self._module.can_switch()
+
+    def enable(self) -> None:
+        """Leave low-power mode and switch the transmitter of this lane on.
+
+        Raises the errors of :meth:`QsfpTransponder.enable`.
+        """
+        self._module.enable_lane(self._lane)
+
+    def disable(self) -> None:
+        """Switch the transmitter of this lane off. Raises the errors of :meth:`QsfpTransponder.disable`."""
+        self._module.disable_lane(self._lane)
+
+    def monitors(self) -> Monitors:
+        """Read temperature and supply of the module, and bias and powers of this lane.
+
+        Raises the errors of :meth:`QsfpTransponder.monitors`.
+        """
+        whole, own = self._module.readings()
+        lane = own[self._lane - 1]
+        return Monitors(
+            temperature_c=whole.temperature_c,
+            supply_v=whole.supply_v,
+            tx_bias_ma=lane.tx_bias_ma,
+            tx_power_dbm=lane.tx_power_dbm,
+            rx_power_dbm=lane.rx_power_dbm,
+            timestamp_s=whole.timestamp_s,
+        )
+
+    def status(self) -> SignalStatus:
+        """Read the status of this lane. Raises the errors of :meth:`QsfpTransponder.status`."""
+        return self._module.status_of((self._lane,))
+
+    def close(self) -> None:
+        """Do nothing: the module's driver closes the link. The transmitter does not change."""
 
 
 def _key(flag: QsfpField) -> FieldKey:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lumion_hw.emulator.faults.fault_table import ScriptedFault
+from lumion_hw.emulator.faults.fault_table import MODULE_DEAD, Argument, ScriptedFault
+from lumion_hw.emulator.transponders.module_fault import ModuleFault
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,19 @@ def lasting(name: str, meaning: str, action: Callable[..., Callable[..., None]],
     return ScriptedFault(name, meaning, begin=action(member, True), end=action(member, False))
 
 
+def panel_fault(name: str, fault: ModuleFault) -> ScriptedFault:
+    """Return a fault that the fault panel of a pluggable module starts and clears."""
+
+    def begin(target: Target, strength: float) -> None:
+        target.module.faults.inject(name, strength)
+
+    def end(target: Target, **_: float) -> None:
+        target.module.faults.clear(name)
+
+    strength = Argument("strength", fault.strength_meaning, fault.low, fault.high, fault.unit, default=fault.strength)
+    return ScriptedFault(name, fault.effect, (strength,), begin, end)
+
+
 EVERY_DEVICE: tuple[ScriptedFault, ...] = (
     ScriptedFault(
         "no_power",
@@ -66,6 +80,13 @@ EVERY_DEVICE: tuple[ScriptedFault, ...] = (
 """Faults of every device."""
 BUS_STUCK = lasting("bus_stuck", "the I2C bus hangs: every transaction times out", sets, "bus_stuck")
 """Fault of every module behind an I2C bridge."""
+MODULE_UNPLUGGED = ScriptedFault(
+    MODULE_DEAD,
+    "the module is unplugged: it is dark and does not acknowledge",
+    begin=calls_module("unplug"),
+    end=calls_module("plug"),
+)
+"""Fault of every module in a socket."""
 _NO_ZERO = "the meter's offset is too large to correct: zeroing fails even in the dark; readings continue"
 ZERO_FAILS = lasting("zero_fails", _NO_ZERO, sets, "zero_fails")
 """Fault of power meters with a zero function."""

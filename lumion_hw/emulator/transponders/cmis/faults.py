@@ -4,30 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from lumion_hw.emulator.transponders.cmis.core import Core
+from lumion_hw.emulator.transponders.module_fault import ModuleFault
 from lumion_hw.errors import ConfigError, LimitError
-
-
-@dataclass(frozen=True)
-class ModuleFault:
-    """Description of one fault of a CMIS module.
-
-    Attributes:
-        strength: Default strength.
-        strength_meaning: Meaning of the strength; empty for a fault that is only present or absent.
-    """
-
-    strength: float
-    effect: str
-    strength_meaning: str = "1: present"
-    low: float = 1.0
-    high: float = 1.0
-    unit: str = ""
-
 
 FAULTS: Mapping[str, ModuleFault] = MappingProxyType(
     {

@@ -14,7 +14,7 @@ RECEIVER_BAND_HZ = 37.5e9
 """Half of the 75 GHz channel that a receiver of about 60 GBd accepts, in Hz."""
 
 
-class ModuleLight:
+class CmisLight:
     """Connects modules of one polarization to the optical model of a bench.
 
     Light of a module whose media lanes are wired one by one, as ``dr4-a/2``, enters at the port of the lane.
@@ -66,7 +66,7 @@ class ModuleLight:
         )
 
 
-class CoherentLight(ModuleLight):
+class CoherentLight(CmisLight):
     """Connects dual-polarization modules to the optical model of a bench.
 
     Args:
