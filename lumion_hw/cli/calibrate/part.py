@@ -81,7 +81,7 @@ def circuit_ports(
             f"--circuit {circuit}: two ports or devices expected",
             hint="Give two ports, such as 0:6, or two devices, such as sfp-a:sfp-b.",
         )
-    fed = [(path.port, {path.source}) for path in wiring.inputs]
+    fed: list[tuple[int, set[str | None]]] = [(path.port, {path.source}) for path in wiring.inputs]
     read = [(path.port, {path.transponder, *(tap.meter for tap in path.all_taps)}) for path in wiring.outputs]
     ports = []
     for end, fibres, usable in zip(ends, (fed, read), (light.sources, light.monitors), strict=True):

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from calibration.diagnose.miswiring import EXCHANGED, SHARED, Miswiring, miswiring_candidates
+from calibration.model.nominal_heaters import PUBLISHED_HEATERS
 from calibration.model.observations import Observations
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from tests.calibration.simulated_mesh import SimulatedMesh
 
 
 @pytest.mark.parametrize(
@@ -32,3 +35,13 @@ def test_a_channel_can_be_shared_only_if_another_channel_has_no_effect() -> None
 def test_both_heaters_of_one_puc_are_no_candidate_because_the_light_stays_the_same() -> None:
     assert list(miswiring_candidates([4, 5], [])) == []
     assert list(miswiring_candidates([4], [5])) == []
+
+
+def test_a_weak_heater_and_a_dead_one_are_no_shared_channel() -> None:
+    """A fit that gives the second heater no effect explains a dead heater, whatever the first channel drives."""
+    wiring = Miswiring(SHARED, 4, 9)
+    parameters = SimulatedMesh.draw(HexMesh.columns((2, 3, 2)), 8).parameters()
+    assert wiring.is_plausible(wiring.with_expected_laws(parameters, PUBLISHED_HEATERS), PUBLISHED_HEATERS)
+    parameters.heater_law[9] = 0.01
+    assert not wiring.is_plausible(parameters, PUBLISHED_HEATERS)
+    assert Miswiring(EXCHANGED, 4, 9).is_plausible(parameters, PUBLISHED_HEATERS)
