@@ -83,7 +83,7 @@ def circuit_ports(
         )
     fed: list[tuple[int, set[str | None]]] = [(path.port, {path.source}) for path in wiring.inputs]
     read = [(path.port, {path.transponder, *(tap.meter for tap in path.all_taps)}) for path in wiring.outputs]
-    ports = []
+    ports: list[tuple[int, ...]] = []
     for end, fibres, usable in zip(ends, (fed, read), (light.sources, light.monitors), strict=True):
         if re.fullmatch(r"[0-9]+", end):
             ports.append((int(end),))
