@@ -18,8 +18,6 @@ from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.normal_equations import mean_squared_residual
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
-from calibration.model.priors import Prior
-from calibration.model.space import LAW_TERMS
 
 Real = NDArray[np.float64]
 
@@ -184,35 +182,6 @@ def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likeli
     coarse = likelihood[np.arange(0, len(likelihood.observations), _COARSE)]
     residual = coarse.residual(model.predict(parameters, coarse.observations), _JUDGING_DISCREPANCY)
     return float((weight(residual) * residual**2).sum())
-
-
-def exchange(
-    model: MeshModel,
-    parameters: MeshParameters,
-    likelihood: Likelihood,
-    first_heater: int,
-    second_heater: int,
-    prior: Prior,
-) -> tuple[MeshParameters, float]:
-    """Return start parameters for a fit with the channels of two heaters exchanged, and the cost at this start."""
-    laws = parameters.heater_law.copy()
-    for heater, by in ((first_heater, second_heater), (second_heater, first_heater)):
-        laws[heater] = [prior.mean[model.space.group(name)][by] for name in LAW_TERMS]
-    # With wrong channels the fitted phases of both PUCs are meaningless, so all combinations on a 45° grid are tried.
-    turns = np.arange(2 * _PHASES) * np.pi / _PHASES
-    best, lowest_cost = parameters, np.inf
-    for first, second in itertools.product(turns, turns):
-        passive = parameters.passive_phase_rad.copy()
-        passive[first_heater // 2] += first
-        if second_heater // 2 != first_heater // 2:
-            passive[second_heater // 2] += second
-        elif second:
-            continue
-        turned = replace(parameters, passive_phase_rad=passive, heater_law=laws)
-        cost = coarse_cost(model, turned, likelihood)
-        if cost < lowest_cost:
-            best, lowest_cost = turned, cost
-    return best, lowest_cost
 
 
 def find_better_law(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.diagnose.miswiring import EXCHANGED, SHARED, Miswiring
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
@@ -77,10 +78,15 @@ DEFECT_TEXTS: dict[str, str] = {
         "0.015 to 0.985), with an extinction of {bar:.0f} dB in bar and {cross:.0f} dB in cross. Couplings inside "
         "this range are accurate. Prefer its better state in routes"
     ),
-    "exchanged channels": (
+    EXCHANGED: (
         "channels {channel} and {other} appear to be exchanged: channel {channel} is mapped to {name} but heats "
-        "{wrong}. A calibration with this map is not certified. Exchange the two channels in the channel map of the "
-        "bench file or swap their wires, then calibrate again"
+        "{other_name}. A calibration with this map is not certified. Exchange the two channels in the channel map of "
+        "the bench file or swap their wires, then calibrate again"
+    ),
+    SHARED: (
+        "channel {channel} heats two heaters, {name} and {other_name}: they share its current, and channel {other} "
+        "has no effect. A calibration with this wiring is not certified. Check the two wires and the chip for a short, "
+        "then calibrate again"
     ),
     "saturated monitor": (
         "monitor at port {port}: saturated in {share:.0f} % of the settings; these readings are used as lower bounds, "
@@ -234,22 +240,25 @@ def heater_breakdown_defect(heater: int, channels: Sequence[int], first: int, se
     return Defect("dead heater", "heater", heater, description)
 
 
-def exchanged_channel_defects(pairs: Sequence[tuple[int, int]], channels: Sequence[int]) -> tuple[Defect, ...]:
-    """Return two defects for every pair of heaters whose channels are exchanged."""
+def miswiring_defects(wiring: Miswiring, channels: Sequence[int]) -> tuple[Defect, ...]:
+    """Return the defects of a wrong wiring: one for each exchanged channel, or one for a shared channel."""
+    pairs = {
+        EXCHANGED: [(wiring.first, wiring.second), (wiring.second, wiring.first)],
+        SHARED: [(wiring.first, wiring.second)],
+    }
     return tuple(
         Defect(
-            "exchanged channels",
+            wiring.kind,
             "heater",
             heater,
-            DEFECT_TEXTS["exchanged channels"].format(
+            DEFECT_TEXTS[wiring.kind].format(
                 channel=channels[heater],
                 other=channels[other],
                 name=heater_name(heater, channels),
-                wrong=heater_name(other, channels),
+                other_name=heater_name(other, channels),
             ),
         )
-        for pair in pairs
-        for heater, other in (pair, pair[::-1])
+        for heater, other in pairs[wiring.kind]
     )
 
 

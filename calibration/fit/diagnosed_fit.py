@@ -19,7 +19,6 @@ from calibration.diagnose.breakdowns import (
     Breakdown,
     coarse_cost,
     cost_reduction,
-    exchange,
     find_better_law,
     find_dead_heater,
     find_dead_monitors,
@@ -27,7 +26,8 @@ from calibration.diagnose.breakdowns import (
     without_dead_monitors,
 )
 from calibration.diagnose.drift_trajectory import DriftTrajectories, fit_drift_trajectories, measure_drift
-from calibration.diagnose.element_faults import exchanged_channel_defects, heater_breakdown_defect
+from calibration.diagnose.element_faults import heater_breakdown_defect, miswiring_defects
+from calibration.diagnose.miswiring import EXCHANGED, Miswiring, miswiring_candidates
 from calibration.fit.frequencies import equivalent_branches
 from calibration.fit.global_fit import CONVERGED_SIGMA, FitResult, GlobalFit, Round
 from calibration.fit.growth import Scores, pair_directions, score_rows
@@ -57,7 +57,7 @@ _HEATER_GROUPS = (*LAW_TERMS, "heat_factor")
 _COUPLER_GROUPS = ("coupler_common_rad", "coupler_difference_rad")
 # Number of PUCs between whose heaters an exchange is searched.
 _SUSPECTS = 5
-_EXCHANGED_SHARE = 0.6
+_MISWIRED_SHARE = 0.6
 _SWEPT_WORKING_SIGMA = 8.0
 # Fit steps on another branch before the comparison: its minimum is only a few standard errors away.
 _BRANCH_ROUNDS = 3
@@ -92,7 +92,7 @@ class DiagnosedFit:
         fit: The fit.
         likelihood: The corrected readings.
         dead: Heaters without effect at the end of the run.
-        exchanged: Pairs of heaters whose channels are exchanged.
+        miswiring: Wrong wiring of two heater channels; ``None`` if there is none.
         trajectories: Drift during the run; ``None`` if not tested.
         deaths: Heaters that failed, with the setting of the failure.
         followed: Number of drift corrections since settings were last added.
@@ -108,7 +108,7 @@ class DiagnosedFit:
     likelihood: Likelihood
     dead: frozenset[int]
     defects: tuple[Defect, ...] = ()
-    exchanged: tuple[tuple[int, int], ...] = ()
+    miswiring: Miswiring | None = None
     trajectories: DriftTrajectories | None = None
     deaths: tuple[Breakdown, ...] = ()
     followed: int = 0
@@ -121,8 +121,8 @@ class DiagnosedFit:
 
     @property
     def certified(self) -> bool:
-        """Whether the fit explains all readings without exchanged channels, and its errors are reliable."""
-        return self.fit.certified and not self.exchanged and not self.doubts
+        """Whether the fit explains all readings with correct wiring, and its errors are reliable."""
+        return self.fit.certified and not self.miswiring and not self.doubts
 
     @property
     def parameters(self) -> MeshParameters:
@@ -349,7 +349,7 @@ class FaultDiagnosis:
         return self.scored[key][1]
 
     def _rows(self, diagnosed: DiagnosedFit) -> tuple[RowScore, ...]:
-        if self.model.work.is_used_up or diagnosed.exchanged:
+        if self.model.work.is_used_up or diagnosed.miswiring:
             return ()
         return self._scores(diagnosed).chosen
 
@@ -396,7 +396,7 @@ class FaultDiagnosis:
     def accept_field_error(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Return a fit that counts a small field error as noise if no cause explains it."""
         for _ in range(_MAX_FIELD_ERROR_ROUNDS):
-            if diagnosed.exchanged or not diagnosed.fit.discrepancy + diagnosed.physics.field_error > 0.0:
+            if diagnosed.miswiring or not diagnosed.fit.discrepancy + diagnosed.physics.field_error > 0.0:
                 break
             size = self._field_error(diagnosed)
             if size > MAX_FIELD_ERROR:
@@ -439,8 +439,8 @@ class FaultDiagnosis:
         return physics
 
     def _with_defects(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
-        if diagnosed.exchanged:
-            return replace(diagnosed, defects=exchanged_channel_defects(diagnosed.exchanged, self.channels))
+        if diagnosed.miswiring:
+            return replace(diagnosed, defects=miswiring_defects(diagnosed.miswiring, self.channels))
         settings = len(diagnosed.likelihood.observations)
         named = [
             heater_breakdown_defect(death.number, self.channels, death.first, settings) for death in diagnosed.deaths
@@ -591,8 +591,8 @@ class FaultDiagnosis:
         observations = self._live_readings.observations
         for death in diagnosed.deaths:
             observations = without_dead_heater(observations, death)
-        for first, second in diagnosed.exchanged:
-            observations = _try_exchanged_channels(observations, first, second)
+        if diagnosed.miswiring:
+            observations = diagnosed.miswiring.corrected(observations)
         if diagnosed.trajectories is not None:
             time_s = self.all_readings.time_s[_positions_in_run(self.all_readings.observations, observations)]
             observations = diagnosed.trajectories.corrected(observations, time_s, diagnosed.fit.parameters.delay_s)
@@ -645,16 +645,19 @@ class FaultDiagnosis:
         # If two heaters look dead although their sweeps showed clear effects, their channels are probably exchanged.
         suspects = [d.number for d in diagnosed.deaths if self.swept_sigma[d.number] > _SWEPT_WORKING_SIGMA]
         for first, second in itertools.combinations(sorted(suspects), 2):
-            remaining_deaths = tuple(death for death in diagnosed.deaths if death.number not in (first, second))
+            if first // 2 == second // 2:
+                continue
+            wiring = Miswiring(EXCHANGED, first, second)
+            remaining_deaths = tuple(death for death in diagnosed.deaths if death.number not in wiring.heaters)
             case = replace(
                 diagnosed,
                 dead=diagnosed.dead - {first, second},
-                exchanged=((first, second),),
+                miswiring=wiring,
                 deaths=remaining_deaths,
                 trajectories=None,
             )
             readings = replace(self._live_readings, observations=self._corrected_observations(case))
-            start, _ = exchange(self.model, diagnosed.fit.parameters, readings, first, second, self.prior)
+            start, _ = wiring.start(self.model, diagnosed.fit.parameters, readings, self.prior, self.heaters)
             refitted = self._refit(
                 replace(case, fit=replace(diagnosed.fit, parameters=start), trajectories=diagnosed.trajectories)
             )
@@ -665,8 +668,8 @@ class FaultDiagnosis:
                 return refitted
         return diagnosed
 
-    def exchanged_from(self, start: MeshParameters, diagnosed: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with the channels of two heaters exchanged, if this explains all readings.
+    def miswired_from(self, start: MeshParameters, diagnosed: DiagnosedFit) -> DiagnosedFit:
+        """Return the fit with two heaters wired to wrong channels, if this explains all readings.
 
         Args:
             start: Start point of the fit.
@@ -677,27 +680,30 @@ class FaultDiagnosis:
             self.model.space.group("passive_phase_rad")
         ]
         suspects = np.argsort(-misfit)[:_SUSPECTS].tolist()
-        live = sorted(heater for puc in suspects for heater in (2 * puc, 2 * puc + 1) if heater not in dead)
+        live = [heater for puc in suspects for heater in (2 * puc, 2 * puc + 1) if heater not in dead]
         # Among ten heaters some pair always fits a little better; the right pair lowers the cost by at least two
         # fifths.
-        lowest_cost, best = _EXCHANGED_SHARE * coarse_cost(self.model, start, self._live_readings), None
-        for first, second in itertools.combinations(live, 2):
-            if first // 2 == second // 2:  # exchanging both arms of one PUC does not change the light
-                continue
-            readings = replace(
-                self._live_readings,
-                observations=_try_exchanged_channels(self._live_readings.observations, first, second),
-            )
-            exchanged_start, cost = exchange(self.model, start, readings, first, second, self.prior)
+        lowest_cost, best = _MISWIRED_SHARE * coarse_cost(self.model, start, self._live_readings), None
+        # A heater without a channel, or without light, has no sweep.
+        without_effect = [heater for heater in dead if self.swept_sigma[heater] > 0.0]
+        for wiring in miswiring_candidates(live, without_effect):
+            readings = replace(self._live_readings, observations=wiring.corrected(self._live_readings.observations))
+            point, cost = wiring.start(self.model, start, readings, self.prior, self.heaters)
             if cost < lowest_cost:
-                lowest_cost, best = cost, (exchanged_start, ((first, second),))
+                lowest_cost, best = cost, (point, wiring)
         if best is None:
             return diagnosed
-        _log.info("exchanging channels of heaters %s; field error so far %.3g", best[1][0], diagnosed.fit.discrepancy)
-        fit = replace(diagnosed.fit, parameters=best[0])
-        case = DiagnosedFit(fit, self._live_readings, dead, exchanged=best[1])
-        refitted = self._correct_causes(self._refit(case))
-        return self._with_defects(refitted) if refitted.fit.certified else diagnosed
+        return self.miswired(*best) or diagnosed
+
+    def miswired(self, start: MeshParameters, wiring: Miswiring) -> DiagnosedFit | None:
+        """Return the fit with two heaters wired to wrong channels; ``None`` if this does not explain all readings."""
+        _log.info("trying %s", wiring)
+        corrected = replace(self._live_readings, observations=wiring.corrected(self._live_readings.observations))
+        dead = _dead_heaters(start) - set(wiring.heaters)
+        case = DiagnosedFit(self._fit(start, corrected, dead), corrected, dead, miswiring=wiring)
+        fitted = self._correct_causes(case)
+        is_plausible = wiring.is_plausible(fitted.fit.parameters, self.heaters)
+        return self._with_defects(fitted) if fitted.fit.certified and is_plausible else None
 
     def _fit(
         self,
@@ -746,9 +752,3 @@ def _replace_end(all_readings: Observations, part: Observations) -> Observations
     currents, reading = all_readings.currents_ma.copy(), all_readings.reading_ma.copy()
     currents[positions], reading[positions] = part.currents_ma, part.reading_ma
     return replace(all_readings, currents_ma=currents, reading_ma=reading)
-
-
-def _try_exchanged_channels(observations: Observations, first: int, second: int) -> Observations:
-    currents = observations.currents_ma.copy()
-    currents[:, [first, second]] = currents[:, [second, first]]
-    return replace(observations, currents_ma=currents)

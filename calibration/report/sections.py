@@ -36,6 +36,7 @@ _ADVICE = {
     "weak heater": "Couplings outside its range are refused. Use the other arm, or raise the current limit if this "
     "is allowed.",
     "exchanged channels": "Exchange the channels in the bench file, or swap their wires, and calibrate again.",
+    "shared channel": "Check the wires of both channels and the chip for a short, then calibrate again.",
     "couplers off balance": "Do not use the PUC in paths that need more extinction.",
     "temperature drift": "Check the temperature control. Renew the record once the temperature is stable.",
     "mode hop": "Check the laser. Calibrate again with another laser or at another bias.",

@@ -19,6 +19,7 @@ from calibration.diagnose.element_faults import (
     monitor_breakdown_defect,
     saturation_defects,
 )
+from calibration.diagnose.miswiring import SHARED, Miswiring, miswiring_candidates
 from calibration.fit.exchanged_monitors import exchange_candidates, exchange_monitors
 from calibration.fit.frequencies import nearest_branches
 from calibration.fit.phase_search import (
@@ -71,6 +72,7 @@ _CROSSTALK_TRIALS = ((1.0, 0.03), (20.0, 0.0), (40.0, 0.0), (60.0, 0.0))
 _STRONG_CROSSTALK_SPREAD = 1.0  # the factors are a factor of two apart
 # Couplers that split unevenly and heat on the other arm leave so much light unexplained at the right phases.
 _MAX_FITTED_UNEXPLAINED = 0.03
+_MAX_SHARED_TRIALS = 6
 _MAX_UNEXPLAINED_RATIO = 0.9  # the right factor leaves 0.6 to 0.8 of the light that factor 1 leaves unexplained
 # Smallest share of the random settings in which a usable monitor works.
 _MIN_WORKING_FRACTION = 0.3
@@ -120,6 +122,8 @@ class Start:
         defects: Faulty elements.
         warnings: Other problems, as sentences.
         crosstalk_spread: Relative uncertainty of the crosstalk in ``parameters``; ``None`` if it is the published one.
+        miswiring: Wrong wiring of two heaters with which the phases were searched; ``None`` if the wiring is right.
+            ``random`` has the currents of the channels.
     """
 
     parameters: MeshParameters
@@ -133,6 +137,7 @@ class Start:
     defects: tuple[Defect, ...]
     warnings: tuple[str, ...]
     crosstalk_spread: float | None = None
+    miswiring: Miswiring | None = None
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -236,9 +241,10 @@ class Bootstrap:
                     survey, random, nominal, self._search_plan(portion), before,
                     max_work=self._max_search_work(survey) - work,
                 )  # fmt: skip
-                trusted = self._is_trusted(
-                    Start(nominal, survey, heaters, guess, result, sweeps, random, True, (), ()), explains
-                )
+                start = Start(nominal, survey, heaters, guess, result, sweeps, random, True, (), ())
+                trusted = self._is_trusted(start, explains)
+                if not trusted and portion == 0 and (shared := self._try_shared_channels(start, explains)):
+                    return self._concluded(shared, breakdowns.values())
                 if not trusted and portion == 0:
                     guess, result = self._try_other_causes(survey, random, nominal, guess, result)
                     nominal = self.nominal(survey.sources, survey.monitors)
@@ -286,6 +292,33 @@ class Bootstrap:
         """
         other = self._try_exchanges(survey, random, nominal)
         return other or self._try_stronger_crosstalk(survey, random, guess, result)
+
+    def _try_shared_channels(self, start: Start, explains: Callable[[Start], bool]) -> Start | None:
+        """Search again with one channel that heats two heaters, and return the result that explains the light.
+
+        The sweep of the channel of one heater shows no effect then, and no law fits the sweep of the other channel.
+        """
+        heaters = start.heaters
+        dead = [heater for heater, fit in enumerate(heaters) if fit.law is None and fit.modulation_sigma > 0.0]
+        uncertain = [
+            heater
+            for heater, fit in enumerate(heaters)
+            if fit.law is not None and fit.turn_sigma_rad > self._plan.sweeps.turn_sigma_rad
+        ]
+        wirings = [wiring for wiring in miswiring_candidates(uncertain, dead) if wiring.kind == SHARED]
+        wirings.sort(key=lambda wiring: -heaters[wiring.first].turn_sigma_rad)
+        plan = replace(self._plan.search, starts=min(_FIRST_STARTS, self._plan.search.starts))
+        max_work, state = self._max_search_work(start.survey), self._rng.bit_generator.state
+        for wiring in wirings[:_MAX_SHARED_TRIALS]:
+            self._rng.bit_generator.state = state
+            parameters = wiring.with_expected_laws(start.parameters, self._expected)
+            random = wiring.corrected(start.random)
+            guess, result = self._search(start.survey, random, parameters, plan, max_work=max_work)
+            trial = replace(start, parameters=parameters, guess=guess, search=result, random=random)
+            if explains(replace(trial, parameters=self._start(parameters, result))):
+                return replace(trial, random=start.random, miswiring=wiring)
+        self._rng.bit_generator.state = state
+        return None
 
     def _run_by_hand(self) -> Start:
         logbook = self._logbook

@@ -48,6 +48,10 @@ def collect_defects(
             diagnosed.parameters, diagnosed.fit.covariance(), passive, channels, heater_max_ma, space.mesh
         )
         listed = tuple(defect for defect in listed if defect.kind != UNCERTAIN_LAW)
+    if diagnosed.miswiring:  # what their sweeps seemed to show
+        heaters = diagnosed.miswiring.heaters
+        miswired = {"heater": heaters, "puc": [heater // 2 for heater in heaters]}
+        listed = tuple(defect for defect in listed if defect.number not in miswired.get(defect.element, ()))
     unseen = unseen_pucs(diagnosed, space)
     marked = mark_unseen_pucs((*defects, *listed), unseen, channels, space.mesh, space.sources, space.monitors)
     return without_duplicates(marked)

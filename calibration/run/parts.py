@@ -58,26 +58,29 @@ class LightPaths:
         entries = (*sources, *(self.seconds[port] for port in sources if port in self.seconds))
         return frozenset(np.flatnonzero(illuminated_part(self.mesh, entries, tuple(monitors)).pucs).tolist())
 
-    def part_of_circuit(self, source: int, monitor: int) -> MeshPart:
-        """Return the part that circuits from a port with a source to a port with a monitor can use.
+    def part_of_circuit(self, sources: Sequence[int], monitors: Sequence[int]) -> MeshPart:
+        """Return the part that circuits from ports with a source to ports with a monitor can use.
 
         Raises:
             ConfigError: A port has no source or no monitor, or no path connects them.
         """
-        if source not in self.sources:
-            raise ConfigError(
-                f"no light can enter at port {source}, so its circuit cannot be calibrated",
-                hint=f"Ports with a source: {_format_numbers(self.sources)}.",
-            )
-        if monitor not in self.monitors:
-            raise ConfigError(
-                f"no monitor reads the light at port {monitor}, so its circuit cannot be calibrated",
-                hint=f"Ports with a monitor: {_format_numbers(self.monitors)}.",
-            )
-        pucs = self.illuminated_pucs([source], [monitor])
+        for port in sources:
+            if port not in self.sources:
+                raise ConfigError(
+                    f"no light can enter at port {port}, so its circuit cannot be calibrated",
+                    hint=f"Ports with a source: {_format_numbers(self.sources)}.",
+                )
+        for port in monitors:
+            if port not in self.monitors:
+                raise ConfigError(
+                    f"no monitor reads the light at port {port}, so its circuit cannot be calibrated",
+                    hint=f"Ports with a monitor: {_format_numbers(self.monitors)}.",
+                )
+        pucs = self.illuminated_pucs(sources, monitors)
         if not pucs:
-            raise ConfigError(f"no path leads from port {source} to port {monitor}", hint="Choose other ports.")
-        return MeshPart(tuple(sorted(pucs)), (source,), (monitor,))
+            ends = " to port ".join(_format_numbers(ports) for ports in (sources, monitors))
+            raise ConfigError(f"no path leads from port {ends}", hint="Choose other ports.")
+        return MeshPart(tuple(sorted(pucs)), tuple(sources), tuple(monitors))
 
     def part_of_pucs(self, pucs: Collection[int]) -> MeshPart:
         """Return the part with the given PUCs.

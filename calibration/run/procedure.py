@@ -193,7 +193,7 @@ class Calibration:
         self.quality["unexplained_field"] = diagnosed.physics.field_error
         self.quality["work_share"] = self._work.spent / self._work.allowed
         self.quality |= {f"widened_{name}": factor for name, factor in diagnosed.widened.items()}
-        if diagnosed.exchanged:  # with a wrong channel map no programmed state would be the intended one
+        if diagnosed.miswiring:  # with a wrong channel map no programmed state would be the intended one
             return
         if by_hand is not None:
             self._finish_by_hand(by_hand, start, diagnosed)
@@ -336,7 +336,7 @@ class Calibration:
         that the fit does not include them.
         """
         for _ in range(_MAX_DOUBLINGS):
-            if diagnosed.certified or diagnosed.exchanged or diagnosed.fit.discrepancy > _MAX_NEAR_DISCREPANCY:
+            if diagnosed.certified or diagnosed.miswiring or diagnosed.fit.discrepancy > _MAX_NEAR_DISCREPANCY:
                 break
             start = self._bootstrap.measure_more(start)
             self._work.allowed += FitWork.allowed_for(start.random.reading_ma.size // 2, self._model(start).space.plain)
@@ -537,6 +537,9 @@ def first_fit(
     """
     work = work or FitWork()
     work.spent += start.search.work
+    if start.miswiring is not None and (miswired := diagnosis(start).miswired(start.parameters, start.miswiring)):
+        on_fit(start, miswired)
+        return start, miswired
     work.share, confirmations = FIRST_FITS_SHARE, 0
     best = _with_fitted_crosstalk((start, diagnosis(start).begin(start.parameters)), diagnosis, work)
     on_fit(*best)
@@ -566,7 +569,7 @@ def first_fit(
     work.share = 1.0
     if not _may_be_in_wrong_valley(diagnosed.fit):
         return start, diagnosed
-    return start, diagnosis(start).exchanged_from(start.parameters, diagnosed)
+    return start, diagnosis(start).miswired_from(start.parameters, diagnosed)
 
 
 def _with_fitted_crosstalk(

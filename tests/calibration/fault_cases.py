@@ -147,6 +147,13 @@ def swapped_channels(bench: Bench, rng: Rng, run: Moments) -> list[Named]:
     return [("exchanged channels", "heater", one), ("exchanged channels", "heater", other)]
 
 
+def shared_channel(bench: Bench, rng: Rng, run: Moments) -> list[Named]:
+    one, other = (int(puc) for puc in rng.choice(bench.mesh.topology.n_pucs, 2, replace=False))
+    heater, other_heater = 2 * one + int(rng.integers(2)), 2 * other + int(rng.integers(2))
+    bench.emulated.faults.share_channel(heater, other_heater)
+    return [("shared channel", "heater", heater)]
+
+
 def unbalanced(bench: Bench, rng: Rng, run: Moments) -> list[Named]:
     puc = _puc(bench, rng)
     bench.emulated.faults.unbalance(puc, float(rng.choice([-1.0, 1.0])) * 0.12)
@@ -231,4 +238,5 @@ CASES: dict[str, Case] = {
     "couplers off balance": Case(unbalanced),
     "mode hop of 3 GHz": Case(mode_hop),
     "channels exchanged": Case(swapped_channels, certified=False),
+    "one channel heats two heaters": Case(shared_channel, certified=False),
 }

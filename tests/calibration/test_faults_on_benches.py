@@ -17,6 +17,7 @@ LONG = (
     "heater dies in the run",
     "monitor dies in the run",
     "mode hop of 3 GHz",
+    "one channel heats two heaters",
     "weak heater",
 )
 LARGE = ("all of the goal", "dead heater", "chip warms by 0.15 K")

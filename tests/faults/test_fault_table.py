@@ -286,6 +286,7 @@ ON_BENCH: dict[str, tuple[dict, Callable]] = {
     "stick_heater": ({"puc": 0, "arm": 1, "current_ma": 1.0}, leaving),
     "weaken_heater": ({"puc": 1, "arm": 0, "factor": 2.0}, leaving),
     "swap_channels": ({"heater": 0, "other_heater": 3}, leaving),
+    "share_channel": ({"heater": 1, "other_heater": 4}, leaving),
     "unbalance": ({"puc": 0, "common_rad": 0.3}, leaving),
     "hop_mode": ({"port": 5, "shift_hz": 1e12}, leaving),
     "turn_polarization": ({"transponder": "sfp-a"}, leaving),

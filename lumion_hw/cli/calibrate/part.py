@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.errors import ConfigError
+from lumion_hw.errors import CircuitError, ConfigError, name_hint
 
 if TYPE_CHECKING:
-    from calibration.run.parts import MeshPart
+    from calibration.run.parts import LightPaths, MeshPart
     from lumion_hw.bench.bench import Bench
+    from lumion_hw.interfaces.wiring import Wiring
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 _OPTIONS = (
     click.option("--pucs", metavar="LIST", help="Calibrate only these PUCs, such as 0-5,8."),
-    click.option("--circuit", metavar="A:B", help="Calibrate only what circuits from port A to port B can use."),
+    click.option(
+        "--circuit", metavar="A:B", help="Calibrate only what circuits from A to B can use. Both are ports or devices."
+    ),
     click.option(
         "--join",
         type=click.Path(dir_okay=False),
@@ -39,6 +42,7 @@ def part_of(bench: Bench, pucs: str | None, circuit: str | None, join: str | Non
 
     Raises:
         ConfigError: The options contradict each other, or the part cannot be calibrated alone.
+        CircuitError: A device of the circuit is not wired to the mesh.
     """
     from calibration.run.parts import LightPaths
 
@@ -51,10 +55,53 @@ def part_of(bench: Bench, pucs: str | None, circuit: str | None, join: str | Non
     light = LightPaths.of(bench.mesh.topology, bench.wiring.inputs, bench.mesh.monitor_ports)
     if pucs:
         return light.part_of_pucs(numbers(pucs))
-    match = re.fullmatch(r"(\d+):(\d+)", circuit or "")
-    if match is None:
-        raise ConfigError(f"--circuit {circuit}: two port numbers expected", hint="Give two ports, such as 0:6.")
-    return light.part_of_circuit(int(match[1]), int(match[2]))
+    return light.part_of_circuit(*circuit_ports(bench.wiring, bench.model.devices, light, circuit or ""))
+
+
+def circuit_ports(
+    wiring: Wiring, devices: Collection[str], light: LightPaths, circuit: str
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the input ports and the output ports of a circuit such as ``0:6`` or ``sfp-a:sfp-b``.
+
+    A device that is wired to several ports stands for all of them that a calibration can use.
+
+    Args:
+        wiring: Wiring of the bench.
+        devices: Names of all devices of the bench.
+        light: Ports that a calibration can use.
+        circuit: Source and destination: port numbers, or names of modules, lasers and meters.
+
+    Raises:
+        ConfigError: The text is no such pair.
+        CircuitError: A device is not wired to the mesh.
+    """
+    ends = circuit.split(":")
+    if len(ends) != 2 or not all(ends):
+        raise ConfigError(
+            f"--circuit {circuit}: two ports or devices expected",
+            hint="Give two ports, such as 0:6, or two devices, such as sfp-a:sfp-b.",
+        )
+    fed: list[tuple[int, set[str | None]]] = [(path.port, {path.source}) for path in wiring.inputs]
+    read = [(path.port, {path.transponder, *(tap.meter for tap in path.all_taps)}) for path in wiring.outputs]
+    ports: list[tuple[int, ...]] = []
+    for end, fibres, usable in zip(ends, (fed, read), (light.sources, light.monitors), strict=True):
+        if re.fullmatch(r"[0-9]+", end):
+            ports.append((int(end),))
+            continue
+        wired = tuple(dict.fromkeys(port for port, names in fibres if end in names))
+        if not wired:
+            wired_names = sorted({name for _, names in fed + read for name in names if name})
+            raise CircuitError(
+                f"circuit {' to '.join(ends)}: {end} is not wired to the mesh",
+                hint=(
+                    "See 'wiring' in the bench file."
+                    if end in devices
+                    else name_hint(end, wired_names, "The wired devices are")
+                ),
+            )
+        # The second port of a source with two ports is no source of its own, and a port may have no monitor.
+        ports.append(tuple(port for port in wired if port in usable) or wired)
+    return ports[0], ports[1]
 
 
 def numbers(text: str) -> set[int]:

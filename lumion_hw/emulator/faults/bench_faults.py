@@ -70,6 +70,14 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
         ),
     ),
     ScriptedFault(
+        "share_channel",
+        "the channel of a heater also feeds another heater, in parallel, whose own channel drives nothing",
+        (
+            Argument("heater", f"the heater of this channel, {_HEATER}", component_kind="heater"),
+            Argument("other_heater", f"the other heater, {_HEATER}", component_kind="heater"),
+        ),
+    ),
+    ScriptedFault(
         "unbalance",
         "the splitting angle of both couplers of a PUC changes by this angle",
         (_PUC, Argument("common_rad", "angle", -math.pi / 2, math.pi / 2, "rad")),
@@ -257,6 +265,20 @@ class BenchFaults:
         """Swap the wires of two heaters; the index of a heater is 2·PUC + arm."""
         self._checked("swap_channels", heater=heater, other_heater=other_heater)
         self._world.swapped_heaters.append((heater, other_heater))  # in effect when the board latches the next table
+
+    def share_channel(self, heater: int, other_heater: int) -> None:
+        """Wire another heater in parallel to a heater; the channel of the other heater then drives nothing.
+
+        The current splits by the conductances of the cold heaters. As with swapped wires, a controller that measures
+        its outputs still sees the loads of correct wiring.
+
+        Raises:
+            ConfigError: Both heaters are the same.
+        """
+        self._checked("share_channel", heater=heater, other_heater=other_heater)
+        if heater == other_heater:
+            raise ConfigError(f"share_channel: heater {heater} is given twice", hint="Give two different heaters.")
+        self._world.shared_channels.append((heater, other_heater))  # in effect when the board latches the next table
 
     def unbalance(self, puc: int, common_rad: float) -> None:
         """Change the splitting angle asin(√η) of both couplers of a PUC by ``common_rad``; η is the power splitting."""

@@ -123,6 +123,7 @@ class OpticalWorld:
         self.time = BenchTime(clock.now)
         self.disturbances = Disturbances()
         self.swapped_heaters: list[tuple[int, int]] = []
+        self.shared_channels: list[tuple[int, int]] = []
         self._coherent: dict[str, CoherentLaunch] = {}
         self.before_reading: list[Callable[[], None]] = []
         self.swept_lasers: dict[str, Callable[[float], Light]] = {}  # light of sweeping lasers at an earlier instant
@@ -196,6 +197,11 @@ class OpticalWorld:
         # Two swapped wires (a fault): each channel drives the heater of the other.
         for first, second in self.swapped_heaters:
             self._driven_ma[[first, second]] = self._driven_ma[[second, first]]
+        # One channel feeds two heaters in parallel (a fault): its current splits by their conductances.
+        for heater, other in self.shared_channels:
+            total_ma, ohm = self._driven_ma[heater], self.truth.heater_ohm
+            self._driven_ma[heater] = total_ma * ohm[other] / (ohm[heater] + ohm[other])
+            self._driven_ma[other] = total_ma - self._driven_ma[heater]
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), at_s)
 
     def disturb(self) -> None:

@@ -9,13 +9,14 @@ import pytest
 
 from calibration.diagnose.element_faults import (
     defects_from_fit,
-    exchanged_channel_defects,
     heater_breakdown_defect,
     mark_unseen_pucs,
     merge_dead_ports,
+    miswiring_defects,
     stuck_puc_defect,
     without_duplicates,
 )
+from calibration.diagnose.miswiring import EXCHANGED, SHARED, Miswiring
 from calibration.model.parameters import MeshParameters
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.layout.rectangular import RectangularMesh
@@ -83,10 +84,19 @@ def test_couplers_off_balance_are_named_with_what_can_be_set(healthy: MeshParame
 
 
 def test_exchanged_channels_are_both_named() -> None:
-    one, other = exchanged_channel_defects([(3, 8)], CHANNELS)
+    one, other = miswiring_defects(Miswiring(EXCHANGED, 3, 8), CHANNELS)
     assert one.evidence.startswith("channels 103 and 108 appear to be exchanged")
     assert (one.number, other.number) == (3, 8)
     assert "PUC 4 upper heater (channel 108)" in one.evidence
+
+
+def test_a_shared_channel_is_one_defect_that_names_both_heaters() -> None:
+    (found,) = miswiring_defects(Miswiring(SHARED, 8, 3), CHANNELS)
+    assert (found.kind, found.element, found.number) == ("shared channel", "heater", 8)
+    assert found.evidence.startswith(
+        "channel 108 heats two heaters, PUC 4 upper heater (channel 108) and PUC 1 lower heater (channel 103): they "
+        "share its current, and channel 103 has no effect"
+    )
 
 
 def test_a_heater_that_died_says_when() -> None:

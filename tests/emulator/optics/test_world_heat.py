@@ -55,6 +55,18 @@ def test_thermal_runaway_stays_finite() -> None:
     assert np.isfinite(world.truth.heater_power_mw(currents((UPPER, 10.0)))).all()
 
 
+def test_a_shared_channel_splits_its_current_by_conductance_and_the_other_channel_drives_nothing() -> None:
+    # 3 mA into 1000 Ω parallel to 2000 Ω: 2 mA and 1 mA, so 4 mW and 2 mW. The 5 mA of the other channel are lost.
+    world, clock = world_of([source(1)])
+    world.truth.heater_ohm[LOWER] = 2000.0
+    world.shared_channels.append((UPPER, LOWER))
+    world.drive_heaters(currents((UPPER, 3.0), (LOWER, 5.0)), clock.now())
+    clock.sleep(0.01)
+    cells = world.cells()
+    assert cells.phase_upper[PUC] == pytest.approx(np.pi * 4.0 / P_PI_MW, rel=1e-9)
+    assert cells.phase_lower[PUC] == pytest.approx(np.pi * 2.0 / P_PI_MW, rel=1e-9)
+
+
 # Settling ------------------------------------------------------------------------------------------------------------
 
 
