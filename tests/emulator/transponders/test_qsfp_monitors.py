@@ -94,11 +94,16 @@ def test_a_dark_lane_has_neither_bias_nor_power() -> None:
 
 def test_light_that_brings_all_modules_up_to_date_is_read_once() -> None:
     host = Host()
+    lanes = []
 
     def received_w(lane: int) -> float:
+        lanes.append(lane)
         host.module.advance()  # as in the optical world, where a reading first makes every device advance
         return FULL_LIGHT_W
 
     host.light.received_w = received_w
-    host.sleep(0.1)
+    host.clock.sleep(0.1)
     assert dbm(host.word(34)) == pytest.approx(TRUE_RX_DBM, abs=3.0)
+    assert lanes == [1, 2, 3, 4]
+    host.sleep(0.1)
+    assert lanes == [1, 2, 3, 4, 1, 2, 3, 4]
