@@ -46,7 +46,7 @@ def sonic(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         pytest.skip(f"set {VARIABLE} to a checkout of sonic-net/sonic-platform-common")
     # The package above sonic_xcvr imports the rest of a switch's software.
     monkeypatch.syspath_prepend(Path(folder) / "sonic_platform_base")
-    # The logger of a switch, which only the CMIS part of the library uses.
+    # Only the CMIS part of the library uses the logger of a switch.
     for name in ("sonic_py_common", "sonic_py_common.syslogger"):
         monkeypatch.setitem(sys.modules, name, MagicMock())
     with warnings.catch_warnings():

@@ -161,6 +161,9 @@ def test_an_old_module_has_no_enable_bits_for_high_power_and_no_control_of_clock
     assert host.byte(93) == 0x03
     host.write(98, 0xFF)
     assert host.byte(98) == 0x00
+    host.write(127, 3)
+    host.write(244, 0xFF, 0xFF, 0xFF, 0xFF)
+    assert host.read(244, 4) == bytes((0xFF, 0xFF, 0x00, 0x00)), "masks of biases, none of launched powers"
 
 
 def test_clock_recovery_is_on_by_default() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from lumion_hw.emulator.transponders.qsfp import PROFILES
+from lumion_hw.emulator.transponders.qsfp import PROFILES, find_profile
 from tests.emulator.transponders.qsfp_testbench import FULL_LIGHT_W, Host, dbm
 
 OPTICAL = [name for name in PROFILES if name != "100g-cr4"]
@@ -69,10 +71,6 @@ def test_a_monitor_does_not_change_between_its_two_bytes() -> None:
 
 
 def test_negative_temperatures_are_in_two_s_complement() -> None:
-    from dataclasses import replace
-
-    from lumion_hw.emulator.transponders.qsfp import find_profile
-
     host = Host(replace(find_profile("100g-lr4"), temperature_c=-10.0))
     raw = host.word(22)
     assert raw & 0x8000
@@ -92,3 +90,20 @@ def test_a_dark_lane_has_neither_bias_nor_power() -> None:
     host.sleep(0.2)
     assert host.word(48) == host.word(56) == 0
     assert host.word(46) > 0
+
+
+def test_light_that_brings_all_modules_up_to_date_is_read_once() -> None:
+    host = Host()
+    lanes = []
+
+    def received_w(lane: int) -> float:
+        lanes.append(lane)
+        host.module.advance()  # as in the optical world, where a reading first makes every device advance
+        return FULL_LIGHT_W
+
+    host.light.received_w = received_w
+    host.clock.sleep(0.1)
+    assert dbm(host.word(34)) == pytest.approx(TRUE_RX_DBM, abs=3.0)
+    assert lanes == [1, 2, 3, 4]
+    host.sleep(0.1)
+    assert lanes == [1, 2, 3, 4, 1, 2, 3, 4]

@@ -77,6 +77,21 @@ def test_the_interrupt_reports_the_end_of_initialisation_until_the_host_has_read
     assert not host.byte(6) & 0x01
 
 
+def test_the_interrupt_after_a_reset_ends_when_byte_2_and_then_a_flag_byte_were_read() -> None:
+    host = Host("40g-lr4", warm=False)  # no flag for the end of initialisation: the interrupt itself is its only sign
+    host.sleep(1.5)
+    assert host.byte(2) == 0x02, "the monitors are valid, initialisation goes on"
+    host.sleep(0.5)
+    assert host.module.interrupt
+    assert host.read_flags() == bytes(12)
+    assert host.module.interrupt
+    assert host.byte(2) == 0x00
+    assert host.module.interrupt
+    host.byte(3)
+    assert not host.module.interrupt
+    assert host.byte(2) == 0x02
+
+
 @pytest.mark.parametrize(
     ("pin", "control", "is_high"),
     [

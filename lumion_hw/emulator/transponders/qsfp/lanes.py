@@ -17,7 +17,7 @@ class DelayedLanes:
         self.reset()
 
     def reset(self) -> None:
-        """Clear all lanes at once, and cancel what is requested."""
+        """Clear all lanes at once, and cancel pending requests."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers = {}

@@ -1,4 +1,4 @@
-"""The light of one emulated module: what its lanes send and receive."""
+"""Light that the lanes of one emulated module send and receive."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An emulated QSFP+ or QSFP28 module.
 
-Follows SFF-8636 rev 2.11 (memory and behaviour) and SFF-8679 rev 1.8 (low-speed signals, times). Choices where the
+Follows SFF-8636 rev 2.11 (memory and behaviour) and SFF-8679 (low-speed signals, times). Choices where the
 standards are open:
 
 - A page that the module does not have is not accepted: the page select byte reverts to 0 and upper page 00h is read
@@ -403,14 +403,15 @@ class QsfpModule(TwoWirePort):
 
     def _true_value(self, name: str, lane: int, received: dict[int, float]) -> float:
         profile = self.profile
-        values = {
-            "temperature": profile.temperature_c + (self.faults.strength("temp_high") or 0.0),
-            "supply": max(profile.supply_v - (self.faults.strength("supply_low") or 0.0), 0.0),
-            "rx_power": received.get(lane, 0.0),
-            "tx_bias": profile.bias_ma if self._launched.get(lane) else 0.0,
-            "tx_power": self._launched.get(lane, 0.0),
-        }
-        return values[name]
+        if name == "rx_power":
+            return received[lane]
+        if name == "tx_power":
+            return self._launched[lane]
+        if name == "tx_bias":
+            return profile.bias_ma if self._launched[lane] else 0.0
+        if name == "temperature":
+            return profile.temperature_c + (self.faults.strength("temp_high") or 0.0)
+        return max(profile.supply_v - (self.faults.strength("supply_low") or 0.0), 0.0)
 
     def _asserts_interrupt(self) -> bool:
         return self._runs and self._data_ready and (self._reset_interrupt or self._flags.interrupt)

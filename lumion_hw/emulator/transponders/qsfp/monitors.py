@@ -57,6 +57,7 @@ class Monitors:
             "tx_power": profile.power_offset_db,
         }
         self._errors = {key: float(rng.uniform(-bounds[key[0]], bounds[key[0]])) for key in self._keys}
+        self._limits = _limits(memory)
         self._previous: dict[int, int] = {}
 
     def _span(self, key: Key) -> range:
@@ -102,15 +103,21 @@ class Monitors:
             value = decode_monitor(name, bytes(self._memory.lower[span.start : span.stop]))
             byte = _MODULE_FLAGS.get(name, 0) or _LANE_FLAGS[name] + (lane - 1) // 2
             shift = 4 if lane and lane % 2 == 0 else 0
-            for mask, exceeded in self._exceeded(name, value).items():
+            for mask, exceeded in zip(_LIMIT_BITS, self._exceeded(name, value), strict=True):
                 self._flags.hold(byte, mask >> shift, exceeded, due_s)
 
-    def _exceeded(self, name: str, value: int) -> Mapping[int, bool]:
-        page = self._memory.pages[0x03]
-        first = offsets.THRESHOLDS[name] - HALF_BYTES
-        limits = [decode_monitor(name, bytes(page[first + 2 * i : first + 2 * i + 2])) for i in range(4)]
-        above = (True, False, True, False)
-        return {
-            bit: value > limit if is_high else value < limit
-            for bit, limit, is_high in zip(_LIMIT_BITS, limits, above, strict=True)
-        }
+    def _exceeded(self, name: str, value: int) -> tuple[bool, bool, bool, bool]:
+        high_alarm, low_alarm, high_warning, low_warning = self._limits[name]
+        return (value > high_alarm, value < low_alarm, value > high_warning, value < low_warning)
+
+
+def _limits(memory: QsfpMemory) -> Mapping[str, tuple[int, ...]]:
+    """Return the register integers of the thresholds, which hosts cannot change; none without page 03h."""
+    page = bytes(memory.pages.get(0x03, b""))
+    if not page:
+        return {}
+    firsts = {name: byte - HALF_BYTES for name, byte in offsets.THRESHOLDS.items()}
+    return {
+        name: tuple(decode_monitor(name, page[first + index : first + index + 2]) for index in range(0, 8, 2))
+        for name, first in firsts.items()
+    }

@@ -2,8 +2,8 @@
 
 Codes: SFF-8024 rev 4.11. Optical limits: IEEE 802.3 clauses 87 (40GBASE-LR4), 88 (100GBASE-LR4) and 95 (100GBASE-SR4),
 the 100G CWDM4 MSA (rev 1.1) and the 100G PSM4 MSA (rev 2.0). Warnings lie at the limits of these documents, alarms 1 dB
-beyond. Times: SFF-8679 rev 1.8, Table 8-1 (at most 2 s for initialisation, 300 ms to leave low power, 100 ms and 400 ms
-for Tx disable). Biases, LOS levels and attenuations are typical figures of products.
+beyond. Times: below the limits of SFF-8679 (2 s for initialisation, 300 ms to leave low power, 100 ms and 400 ms for Tx
+disable). Biases, LOS levels and attenuations are typical figures of products.
 """
 
 from __future__ import annotations
