@@ -279,13 +279,16 @@ class PhaseSolver:
         """Return the heater phases for the wanted phases of the equations."""
         n_live = len(self._live)
         phases = np.zeros(self._slopes.shape[1])
+        most = np.maximum(self._reach[self._live], _TURN)
         # A heater that moves by a turn moves its neighbours by crosstalk, so the equations are solved again.
         for _ in range(_ROUNDS):
             step = self._inverse @ self._missed_rad(phases, wanted_rad)[self._solvable]
             if np.abs(step).max(initial=0.0) < _CONVERGED_RAD:
                 break
             phases += step
-            phases[:n_live] %= _TURN
+            # A phase slightly above a turn stays, so that crosstalk does not move it back and forth by a turn.
+            live = phases[:n_live]
+            phases[:n_live] = np.where((live < 0.0) | (live > most), live % _TURN, live)
         phases[:n_live] = np.minimum(phases[:n_live], self._reach[self._live])
         own_rad = np.zeros(len(self._reach))
         own_rad[self._live] = phases[:n_live]
