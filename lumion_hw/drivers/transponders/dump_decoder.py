@@ -6,20 +6,25 @@ from lumion_hw.drivers.transponders.cmis_decoder import decode_image
 from lumion_hw.drivers.transponders.decoded import DecodedModule
 from lumion_hw.drivers.transponders.sfp_decoder import decode_sfp
 from lumion_hw.standards.cmis.image import LOWER, document_of, image_from_document, image_from_linear
+from lumion_hw.standards.module_text import image_from_text
 from lumion_hw.standards.sff8472.codes import SFF8472_IDENTIFIERS
-from lumion_hw.standards.sff8472.image import sfp_image_from_document, sfp_image_from_linear
+from lumion_hw.standards.sff8472.image import SfpImage, sfp_image_from_document, sfp_image_from_linear
 
 
 def decode_file(data: bytes, source: str = "") -> DecodedModule:
     """Decode the bytes of a file with the memory of a module.
 
     CMIS memories can be JSON (``lower`` and ``pages``), a linear image, or 128 bytes of lower memory. SFP memories can
-    be JSON (``a0`` and ``a2``), or the 256 bytes of A0h with or without the bytes of A2h.
+    be JSON (``a0`` and ``a2``), or the 256 bytes of A0h with or without the bytes of A2h. Both can be text in one of
+    the forms of :data:`lumion_hw.standards.module_text.FORMS`.
 
     Raises:
         ConfigError: The file is not a dump, or the module follows neither CMIS nor SFF-8472.
     """
     document = document_of(data, source)
+    text = image_from_text(data, source) if document is None else None
+    if text is not None:
+        return decode_sfp(text) if isinstance(text, SfpImage) else decode_image(text)
     if document is None:
         if data[:1] and data[0] in SFF8472_IDENTIFIERS:
             return decode_sfp(sfp_image_from_linear(data, source))
