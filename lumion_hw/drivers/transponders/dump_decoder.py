@@ -5,7 +5,7 @@ from __future__ import annotations
 from lumion_hw.drivers.transponders.cmis_decoder import decode_image
 from lumion_hw.drivers.transponders.decoded import DecodedModule
 from lumion_hw.drivers.transponders.sfp_decoder import decode_sfp
-from lumion_hw.standards.cmis.image import LOWER, document_of, image_from_document, image_from_linear
+from lumion_hw.standards.cmis.image import LOWER, MemoryImage, document_of, image_from_document, image_from_linear
 from lumion_hw.standards.module_text import image_from_text
 from lumion_hw.standards.sff8472.codes import SFF8472_IDENTIFIERS
 from lumion_hw.standards.sff8472.image import SfpImage, sfp_image_from_document, sfp_image_from_linear
@@ -24,7 +24,7 @@ def decode_file(data: bytes, source: str = "") -> DecodedModule:
     document = document_of(data, source)
     text = image_from_text(data, source) if document is None else None
     if text is not None:
-        return decode_sfp(text) if isinstance(text, SfpImage) else decode_image(text)
+        return decode_memory(text)
     if document is None:
         if data[:1] and data[0] in SFF8472_IDENTIFIERS:
             return decode_sfp(sfp_image_from_linear(data, source))
@@ -37,3 +37,8 @@ def decode_file(data: bytes, source: str = "") -> DecodedModule:
         a0 = image.halves[LOWER] + (image.half(0x00) or b"")
         return decode_sfp(sfp_image_from_linear(a0, image.source))
     return decode_image(image)
+
+
+def decode_memory(image: MemoryImage | SfpImage) -> DecodedModule:
+    """Decode the memory of a module. Raises ``ConfigError`` if it follows none of the known standards."""
+    return decode_sfp(image) if isinstance(image, SfpImage) else decode_image(image)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from lumion_hw.drivers.transponders.decoded import (
     PLAUSIBLE_RANGES,
@@ -186,9 +187,9 @@ def _is_known(dump: _SfpDump, name: str) -> bool:
 def _identity(dump: _SfpDump) -> TransponderIdentity:
     """Return the identity. Parts with unknown bytes are empty."""
     identity = identity_of(dump.image.a0)
-    unknown = {part: "" for part, name in _IDENTITY.items() if not _is_known(dump, name)}
+    unknown: dict[str, Any] = {part: "" for part, name in _IDENTITY.items() if not _is_known(dump, name)}
     if not _is_known(dump, "wavelength"):
-        identity = replace(identity, wavelength_nm=0.0)
+        unknown["wavelength_nm"] = 0.0
     return replace(identity, **unknown)
 
 

@@ -68,7 +68,9 @@ def assemble(blocks: Sequence[Block], source: str) -> MemoryImage | SfpImage:
     """
     filled = [block for block in blocks if block.cells and block.space.kind != "other"]
     _check_single_module(filled)
-    identifiers = [(block, block.cells.get(0)) for block in filled if block.space.kind in ("linear", "lower", "map", "a0")]
+    identifiers = [
+        (block, block.cells.get(0)) for block in filled if block.space.kind in ("linear", "lower", "map", "a0")
+    ]
     known = [(block, value) for block, value in identifiers if value is not None and not _is_second_device(block)]
     if not known:
         raise ConfigError(f"{source or 'dump'}: byte 0 of the module is not in the dump", hint=_NO_IDENTIFIER)
@@ -111,7 +113,9 @@ def _merge(target: dict[Half, Cells], half: Half, cells: Cells, line: Line) -> N
         wrong = next((offset for offset in both if present[offset] != cells[offset]), None)
         if wrong is not None:
             raise line.error("the same page 00h as earlier in the file", f"a different byte {wrong}", SPLIT_HINT)
-    target[half] = present | {offset: value for offset, value in cells.items() if value is not None or offset not in present}
+    target[half] = present | {
+        offset: value for offset, value in cells.items() if value is not None or offset not in present
+    }
 
 
 # -- modules with pages

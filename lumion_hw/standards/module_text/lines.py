@@ -34,7 +34,9 @@ class Line:
 
     def error(self, expected: str, found: str, hint: str = COPY_HINT) -> ConfigError:
         """Return the error that this line differs from what the form of the dump requires."""
-        return ConfigError(f"{self.source or 'dump'}, line {self.number}: expected {expected}, found {found}", hint=hint)
+        return ConfigError(
+            f"{self.source or 'dump'}, line {self.number}: expected {expected}, found {found}", hint=hint
+        )
 
     @property
     def shown(self) -> str:

@@ -25,7 +25,10 @@ def text_of_image(image: MemoryImage | SfpImage, name: str = "module") -> str:
         name: Name of the port.
     """
     if isinstance(image, SfpImage):
-        a0, a2 = _known(image.a0, 0, image.unknown.get("a0")), _known(image.a2, MEMORY_SIZE, image.unknown.get("a2", ()))
+        a0, a2 = (
+            _known(image.a0, 0, image.unknown.get("a0")),
+            _known(image.a2, MEMORY_SIZE, image.unknown.get("a2", ())),
+        )
         return "\n".join(_ethtool(a0 | a2)) + "\n"
     halves = {half: _known_half(image, half) for half in sorted(image.halves, key=_order)}
     if set(halves) <= {LOWER, (0, 0x00)} and not image.unreadable:
@@ -44,7 +47,11 @@ def _known_half(image: MemoryImage, half: Half) -> dict[int, int]:
 
 
 def _known(data: bytes, start: int, unknown: object) -> dict[int, int]:
-    missing = {start + offset if start == MEMORY_SIZE else offset for offset in unknown} if isinstance(unknown, (frozenset, tuple)) else set()
+    missing = (
+        {start + offset if start == MEMORY_SIZE else offset for offset in unknown}
+        if isinstance(unknown, (frozenset, tuple))
+        else set()
+    )
     return {offset: value for offset, value in enumerate(data, start) if offset not in missing}
 
 

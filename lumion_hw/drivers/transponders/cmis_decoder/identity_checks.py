@@ -90,7 +90,9 @@ def pages(dump: Dump) -> Iterator[Finding]:
         if advertised and expected - present:
             missing = sorted(expected - present)
             verb = "pages {} are" if len(missing) > 1 else "page {} is"
-            message = f"{verb.format(_hex(missing))} not in the dump, but the module has {'them' if missing[1:] else 'it'}"
+            message = (
+                f"{verb.format(_hex(missing))} not in the dump, but the module has {'them' if missing[1:] else 'it'}"
+            )
             yield finding(_NOTE, "missing_page", message, name, unreliable=False)
         elif not advertised and expected & present and dump.value(name) is not None:
             message = f"page {_hex(sorted(expected & present))} is in the dump, but the module does not advertise it"

@@ -107,7 +107,9 @@ class Dump:
         if self.half(0x01):
             names.append("application_media_lane_options")
         fields = [FIELDS[name] for name in names]
-        return all(self.has_field(item, index) for item in fields for index in (item.array.indices if item.array else (None,)))
+        return all(
+            self.has_field(item, index) for item in fields for index in (item.array.indices if item.array else (None,))
+        )
 
     @cached_property
     def emitting_lanes(self) -> frozenset[int]:
