@@ -129,7 +129,12 @@ def module_readings(module: DecodedModule, flags: Collection[Flag] = ()) -> Modu
         module: The decoded memory.
         flags: Further flags that are set, such as flags that a dump does not read because reading clears them.
     """
-    table = {(item.name, item.index): item for item in module.fields if item.quality is not Quality.NOT_SUPPORTED}
+    # Flat memories have the fields of the module state and monitors, but may leave them 0.
+    table = {
+        (item.name, item.index): item
+        for item in module.fields
+        if item.quality is not Quality.NOT_SUPPORTED and (item.value or not module.flat)
+    }
     set_flags = tuple(dict.fromkeys([*_set_flags(module), *flags]))
     lanes = tuple(_lane(table, set_flags, lane) for lane in _lanes(table))
     return ModuleReadings(
@@ -240,7 +245,7 @@ def _flag_texts(flags: Collection[Flag]) -> list[str]:
 
 def _text(reading: Reading, number_format: str) -> str:
     if reading.value is None:
-        return reading.quality.value.replace("_", " ")
+        return "unknown" if reading.quality is Quality.STALE else reading.quality.value.replace("_", " ")
     unit = {"degC": "°C"}.get(reading.unit, reading.unit)
     doubt = "" if reading.quality is Quality.OK else f" ({reading.quality.value.replace('_', ' ')})"
     return f"{format(reading.value, number_format)} {unit}".rstrip() + doubt

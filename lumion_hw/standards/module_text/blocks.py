@@ -26,7 +26,8 @@ class Space:
 
     Attributes:
         kind: ``linear`` (lower memory, then all pages; for SFP modules A0h, then A2h), ``map`` (256 bytes as on the
-            bus; the upper half is the selected page), ``lower``, ``page``, ``a0``, ``a2``, or ``other`` (unused).
+            bus; the upper half is the selected page), ``lower``, ``upper``, ``page`` (upper page with offsets from 128 or
+            0), ``a0``, ``a2``, or ``other`` (unused).
         page: Page of the upper half; ``None`` for the page that byte 127 selects.
         bank: Bank of the page.
     """
@@ -157,7 +158,7 @@ def _add_map(parts: dict[Half, Cells], block: Block) -> None:
         raise block.line.error(f"offsets below {limit} in this section", f"offset {max(cells)}")
     lower = {offset: value for offset, value in cells.items() if offset < HALF_BYTES}
     upper = {offset: value for offset, value in cells.items() if offset >= HALF_BYTES}
-    if kind == "page" and lower:
+    if lower and (kind in ("page", "upper") or block.space.page):
         raise block.line.error("offsets from 128 to 255 of an upper page", f"offset {min(lower)}")
     if lower:
         _merge(parts, LOWER, lower, block.line)

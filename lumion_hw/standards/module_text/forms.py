@@ -20,7 +20,8 @@ _END = r"(?![^\s,|])"
 _UNREADABLE = frozenset({"XX", "xx", "--", "??"})
 _BYTE = r"(?:[0-9A-Fa-f]{2}|XX|xx|--|\?\?)"
 _I = re.IGNORECASE
-_ALMOST_ROW = re.compile(rf"(?:(?<!\S){_BYTE}[ ,]+){{4,}}")
+_ALMOST_ROW = re.compile(r"(?:(?<!\S)(?:[0-9A-Fa-f]{4}|[0-9A-Fa-f]{2}|XX)[ ,]+){4,}")
+_FAILURE = re.compile(r"(?:failed to read: )?(?P<reason>(?:(?<=to read: )|failed to read).+)", _I)
 _TOKEN = re.compile(r"([,\s]*)([^,\s]+)")
 _HEX = re.compile(r"[0-9A-Fa-f]+")
 _COLUMN = 3  # characters per byte
@@ -68,11 +69,12 @@ class TextForm:
     refusal: str = ""
     advice: str = ""
 
-    def fits(self, lines: Sequence[Line]) -> bool:
-        """Return whether the lines have this form."""
+    def count_rows(self, lines: Sequence[Line]) -> int:
+        """Return the number of lines that are rows of this form; 0 if the text has a different form."""
         if self.mark is not None and not any(self.mark.search(line.text) for line in lines):
-            return False
-        return (all if self.whole else any)(self.row.match(line.text) for line in lines)
+            return 0
+        count = sum(self.row.match(line.text) is not None for line in lines)
+        return 0 if self.whole and count < len(lines) else count
 
 
 def _page(match: re.Match[str]) -> Space:
@@ -80,7 +82,10 @@ def _page(match: re.Match[str]) -> Space:
 
 
 def _mellanox(match: re.Match[str]) -> Space:
-    return Space("map", int(match["page"], 0))
+    page = int(match["page"], 0)
+    if match["first"] and int(match["first"]):
+        return Space("upper", page)
+    return Space("map", page) if page or not match["first"] else Space("lower")
 
 
 def _bus_address(match: re.Match[str]) -> Space:
@@ -106,12 +111,12 @@ FORMS: tuple[TextForm, ...] = (
     TextForm(
         "sfputil show eeprom-hexdump",
         _row(_OFFSET_8 + rf"\s+(?P<data>{_BYTE}{_END}.*)$"),
-        mark=re.compile(r"^\s*(?:Lower page 0h|Upper page [0-9a-f]+h|A[02]h dump)", _I),
+        mark=re.compile(r"^\s*(?:Lower page 0h|Upper page (?:0x)?[0-9a-f]+h|A[02]h dump)", _I),
         gap=2,
         bars=True,
         opens=(
             (re.compile(r"^\s*Lower page 0h", _I), lambda _: Space("lower")),
-            (re.compile(r"^\s*Upper page (?P<page>[0-9a-f]{1,2})h(?: bank (?P<bank>\d))?", _I), _page),
+            (re.compile(r"^\s*Upper page (?:0x)?(?P<page>[0-9a-f]{1,2})h(?: bank (?P<bank>\d))?", _I), _page),
             (re.compile(r"^\s*A0h dump", _I), lambda _: Space("a0")),
             (re.compile(r"^\s*A2h dump \(upper 128 bytes\) page 0?[01]h", _I), lambda _: Space("a2")),
             (re.compile(r"^\s*A2h dump \(upper 128 bytes\)", _I), lambda _: _OTHER),
@@ -125,7 +130,12 @@ FORMS: tuple[TextForm, ...] = (
         mark=re.compile(r"^\s*Page:? *(?:0x)?[0-9a-f]+", _I),
         base=10,
         width=0,
-        opens=((re.compile(r"^\s*Page:? *(?P<page>0x[0-9a-f]{1,2}|\d{1,3})\b", _I), _mellanox),),
+        opens=(
+            (
+                re.compile(r"^\s*Page:? *(?P<page>0x[0-9a-f]{1,2}|\d{1,3})\b(?:.*Offset: *(?P<first>\d+))?", _I),
+                _mellanox,
+            ),
+        ),
         default=_MAP,
     ),
     TextForm(
@@ -198,7 +208,7 @@ FORMS: tuple[TextForm, ...] = (
         advice="Use 'sfputil show eeprom-hexdump', or 'ethtool -m IF hex on'.",
     ),
 )
-"""All forms. If several fit, the first is used."""
+"""All forms. If several fit equally many lines, the first is used."""
 
 
 def image_from_text(data: bytes, source: str = "") -> MemoryImage | SfpImage | None:
@@ -217,7 +227,7 @@ def image_from_text(data: bytes, source: str = "") -> MemoryImage | SfpImage | N
     if text is None:
         return None
     lines = list(lines_of(text, source))
-    form = next((form for form in FORMS if form.fits(lines)), None)
+    form = _form_of(lines)
     if form is None:
         known = ", ".join(form.name for form in FORMS if not form.refusal)
         raise ConfigError(
@@ -228,6 +238,13 @@ def image_from_text(data: bytes, source: str = "") -> MemoryImage | SfpImage | N
         line = next(line for line in lines if form.row.match(line.text))
         raise line.error("bytes", f"{form.refusal} ({form.name})", form.advice)
     return assemble(_Reader(form, lines).blocks(), source)
+
+
+def _form_of(lines: Sequence[Line]) -> TextForm | None:
+    """Return the form of most rows, a form that can be read if there is one."""
+    counts = {form.name: form.count_rows(lines) for form in FORMS}
+    fitting = [form for form in FORMS if counts[form.name]]
+    return max(fitting, key=lambda form: (not form.refusal, counts[form.name]), default=None)
 
 
 @dataclass(frozen=True)
@@ -303,8 +320,8 @@ class _Reader:
         text = line.text.strip()
         if text == "*":
             self._squeezed = not self._elided  # people replace rows by dots
-        elif self._blocks and re.search(r"failed to read", text, _I):
-            self._blocks[-1].failure = self._blocks[-1].failure or text.removeprefix("Error: ").rstrip("!")
+        elif self._blocks and (failure := _FAILURE.search(text)) is not None:
+            self._blocks[-1].failure = self._blocks[-1].failure or failure["reason"].rstrip("!")
         elif self._last is not None and self.form.gap and re.fullmatch(r"[0-9a-f]{6,8}", text, _I):
             self._continue(int(text, self.form.base), line)  # hexdump prints the size at the end
             self._last = None
