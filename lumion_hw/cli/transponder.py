@@ -400,13 +400,13 @@ def _overview(module: Transponder, device: str) -> Iterator[str]:
 
     image = module.dump() if isinstance(module, SfpTransponder) else _cmis(module, "an overview").dump()
     decoded = decode_memory(image)
-    is_live = isinstance(module, CmisTransponder) and not module.is_flat
-    flags = [(flag.name, flag.lane) for flag in module.flags()] if is_live else []
+    live = module if isinstance(module, CmisTransponder) and not module.is_flat else None
+    flags = [] if live is None else [(flag.name, flag.lane) for flag in live.flags()]
     yield f"{device}: {_title(decoded)}"
     yield from (f"warning: {text}" for text in getattr(module, "warnings", ())[:_MAX_WARNINGS])
     yield from module_readings(decoded, flags).lines()
-    if is_live:
-        yield from _link_lines(module)
+    if live is not None:
+        yield from _link_lines(live)
 
 
 def _title(module: DecodedModule) -> str:

@@ -136,7 +136,7 @@ def test_decode_of_text_names_the_damaged_line(tmp_path: Path, capsys: pytest.Ca
     assert "lane 1: transmits -3.0 dBm, receives -3.0 dBm, bias 6.0 mA" in run(capsys, "decode", str(path))
     path.write_text(I2CDUMP_SFP.replace("10: 08 02", "10: 08"))
     assert main(["transponder", "decode", str(path)]) == 2
-    assert "line 9: expected 16 bytes in the row, found 15" in capsys.readouterr().err
+    assert "line 10: expected 16 bytes in the row, found 15" in capsys.readouterr().err
 
 
 def test_decode_of_a_linear_file_prints_tables(bench: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from lumion_hw.errors import ConfigError
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 from lumion_hw.standards.cmis.image import LOWER, Half, MemoryImage, half_name, image_from_linear
-from lumion_hw.standards.module_text.lines import SPLIT_HINT, Line
+from lumion_hw.standards.module_text.lines import SPLIT_HINT, DumpLine
 from lumion_hw.standards.sff8472.codes import SFF8472_IDENTIFIERS
 from lumion_hw.standards.sff8472.image import SfpImage, sfp_image_from_linear
 from lumion_hw.standards.sff8472.registers import MEMORY_SIZE
@@ -26,8 +26,8 @@ class Space:
 
     Attributes:
         kind: ``linear`` (lower memory, then all pages; for SFP modules A0h, then A2h), ``map`` (256 bytes as on the
-            bus; the upper half is the selected page), ``lower``, ``upper``, ``page`` (upper page with offsets from 128 or
-            0), ``a0``, ``a2``, or ``other`` (unused).
+            bus; the upper half is the selected page), ``lower``, ``upper`` (upper page), ``page`` (upper page with
+            offsets from 128 or from 0), ``a0``, ``a2``, or ``other`` (unused).
         page: Page of the upper half; ``None`` for the page that byte 127 selects.
         bank: Bank of the page.
     """
@@ -50,7 +50,7 @@ class Block:
     """
 
     space: Space
-    line: Line
+    line: DumpLine
     owner: str = ""
     cells: Cells = field(default_factory=dict)
     failure: str = ""
@@ -106,7 +106,7 @@ def _check_single_module(blocks: Sequence[Block]) -> None:
         )
 
 
-def _merge(target: dict[Half, Cells], half: Half, cells: Cells, line: Line) -> None:
+def _merge(target: dict[Half, Cells], half: Half, cells: Cells, line: DumpLine) -> None:
     """Add the bytes of a half. A half may be printed twice: its monitors change, its identity does not."""
     present = target.get(half, {})
     if half == (0, 0x00):

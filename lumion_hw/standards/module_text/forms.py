@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from lumion_hw.errors import ConfigError
 from lumion_hw.standards.cmis.image import MemoryImage
 from lumion_hw.standards.module_text.blocks import Block, Space, assemble
-from lumion_hw.standards.module_text.lines import COPY_HINT, Line, lines_of, text_of
+from lumion_hw.standards.module_text.lines import COPY_HINT, DumpLine, lines_of, text_of
 from lumion_hw.standards.sff8472.image import SfpImage
 
 _LINEAR, _MAP, _OTHER = Space("linear"), Space("map"), Space("other")
@@ -69,7 +69,7 @@ class TextForm:
     refusal: str = ""
     advice: str = ""
 
-    def count_rows(self, lines: Sequence[Line]) -> int:
+    def count_rows(self, lines: Sequence[DumpLine]) -> int:
         """Return the number of lines that are rows of this form; 0 if the text has a different form."""
         if self.mark is not None and not any(self.mark.search(line.text) for line in lines):
             return 0
@@ -237,10 +237,10 @@ def image_from_text(data: bytes, source: str = "") -> MemoryImage | SfpImage | N
     if form.refusal:
         line = next(line for line in lines if form.row.match(line.text))
         raise line.error("bytes", f"{form.refusal} ({form.name})", form.advice)
-    return assemble(_Reader(form, lines).blocks(), source)
+    return assemble(_RowReader(form, lines).blocks(), source)
 
 
-def _form_of(lines: Sequence[Line]) -> TextForm | None:
+def _form_of(lines: Sequence[DumpLine]) -> TextForm | None:
     """Return the form of most rows, a form that can be read if there is one."""
     counts = {form.name: form.count_rows(lines) for form in FORMS}
     fitting = [form for form in FORMS if counts[form.name]]
@@ -251,7 +251,7 @@ def _form_of(lines: Sequence[Line]) -> TextForm | None:
 class _Row:
     """A row that was read: its line, its first offset, its bytes, and the offset after a complete row."""
 
-    line: Line
+    line: DumpLine
     at: int
     values: list[int | None]
     due: int
@@ -262,11 +262,11 @@ class _Row:
 
 
 @dataclass
-class _Reader:
+class _RowReader:
     """Reads the rows of one form into blocks."""
 
     form: TextForm
-    lines: Sequence[Line]
+    lines: Sequence[DumpLine]
     _blocks: list[Block] = field(default_factory=list)
     _owner: str = ""
     _last: _Row | None = None  # last row of this block
@@ -293,7 +293,7 @@ class _Reader:
         counts = [len(self._bytes(line, match, 0)) for line in self.lines if (match := self.form.row.match(line.text))]
         return max(set(counts), key=lambda count: (counts.count(count), count))
 
-    def _opened(self, line: Line) -> bool:
+    def _opened(self, line: DumpLine) -> bool:
         """Begin a block if the line is a heading or command."""
         owner = self.form.owner.search(line.text) if self.form.owner else None
         if owner is not None:
@@ -312,11 +312,11 @@ class _Reader:
             self._begin(self.form.default, line)
         return True
 
-    def _begin(self, space: Space, line: Line) -> None:
+    def _begin(self, space: Space, line: DumpLine) -> None:
         self._last, self._squeezed, self._is_new = None, False, True
         self._blocks.append(Block(space, line, self._owner))
 
-    def _other(self, line: Line) -> None:
+    def _other(self, line: DumpLine) -> None:
         text = line.text.strip()
         if text == "*":
             self._squeezed = not self._elided  # people replace rows by dots
@@ -330,7 +330,7 @@ class _Reader:
         else:
             self._elided = True
 
-    def _add(self, line: Line, match: re.Match[str], width: int) -> None:
+    def _add(self, line: DumpLine, match: re.Match[str], width: int) -> None:
         page = match.groupdict().get("page")
         space = self.form.default if page is None else Space("map", int(page))
         # After the end of a dump, further rows belong to another dump.
@@ -350,7 +350,7 @@ class _Reader:
         block.cells.update(zip(range(at, at + len(values)), values, strict=True))
         self._last, self._elided = _Row(line, at, values, start + width), False
 
-    def _continue(self, start: int, line: Line) -> None:
+    def _continue(self, start: int, line: DumpLine) -> None:
         """Check that a row at an offset can follow the last row, and fill the rows in between after an asterisk."""
         last = self._last
         if last is None:
@@ -365,7 +365,7 @@ class _Reader:
             self._blocks[-1].cells.update(repeated)
             self._squeezed = False
 
-    def _bytes(self, line: Line, match: re.Match[str], width: int) -> list[int | None]:
+    def _bytes(self, line: DumpLine, match: re.Match[str], width: int) -> list[int | None]:
         """Return the bytes of a row. The column of characters is ignored. A width of 0 allows any number of bytes."""
         form, rest = self.form, match["data"]
         barred = form.bars and "|" in rest
@@ -386,7 +386,7 @@ class _Reader:
             self._check_row(line, values, rest, width, barred)
         return values
 
-    def _check_row(self, line: Line, values: list[int | None], rest: str, width: int, barred: bool) -> None:
+    def _check_row(self, line: DumpLine, values: list[int | None], rest: str, width: int, barred: bool) -> None:
         if len(values) > width:
             raise line.error(f"{width} bytes in the row", f"{len(values)}")
         is_complete = len(values) == width and self.form.gap and not barred

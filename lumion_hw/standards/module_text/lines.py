@@ -19,7 +19,7 @@ _MAX_SHOWN = 60
 
 
 @dataclass(frozen=True)
-class Line:
+class DumpLine:
     """A line of a file.
 
     Attributes:
@@ -56,9 +56,9 @@ def text_of(data: bytes) -> str | None:
     return None if not text.strip() or _CONTROL.search(text) else text
 
 
-def lines_of(text: str, source: str) -> Iterator[Line]:
+def lines_of(text: str, source: str) -> Iterator[DumpLine]:
     """Yield the lines of a text that are not empty."""
     for number, raw in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
         clean = _COLOUR.sub("", _QUOTE.sub("", raw)).rstrip()
         if clean:
-            yield Line(number, clean, source)
+            yield DumpLine(number, clean, source)
