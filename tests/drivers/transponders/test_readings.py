@@ -16,6 +16,7 @@ from lumion_hw.drivers.transponders.readings import LaneReadings, module_reading
 from lumion_hw.drivers.transponders.sfp_decoder import decode_sfp
 from lumion_hw.emulator import CmisModule, Fibre, join
 from lumion_hw.interfaces import Quality, Reading, TransponderIdentity
+from lumion_hw.standards.cmis import FIELDS
 from lumion_hw.standards.cmis.image import LOWER, MemoryImage
 from lumion_hw.standards.module_text import image_from_text
 from lumion_hw.standards.sff8472.image import SfpImage
@@ -170,6 +171,17 @@ def test_unknown_bytes_change_no_value_and_cause_no_finding(seed: int) -> None:
     for item in module.fields:
         if item.quality is Quality.OK and (item.name, item.index) in known:
             assert item.value == known[item.name, item.index]
+
+
+def test_an_unknown_support_bit_does_not_hide_a_monitor() -> None:
+    image = dumped_dr4()
+    byte = FIELDS["tx_power_monitor_supported"].byte
+    page = bytearray(image.halves[0, 1])
+    page[byte - 128] = 0
+    halves = {**image.halves, (0, 1): bytes(page)}
+    lost = {**image.unknown, (0, 1): frozenset({byte})}
+    assert decode_image(MemoryImage(halves)).field("tx_power", 1).quality is Quality.NOT_SUPPORTED
+    assert decode_image(MemoryImage(halves, lost)).field("tx_power", 1).quality is Quality.OK
 
 
 _DR4: list[MemoryImage] = []
