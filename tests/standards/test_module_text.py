@@ -286,6 +286,7 @@ def test_pages_that_could_not_be_read_are_named() -> None:
         (posted.DECODED, "found values that another program has decoded, and no bytes"),
         ("0000000 0403 1007 0000\n", "found words, whose byte order depends on the computer"),
         ("     0,8  1,9  2,a\n00: 0403 0007 0000\n", "found words, whose bytes may belong to different readings"),
+        ("00 " * 700_000, "a text of 2100000 characters, more than the 2097152 of any module"),
         ("no such dump\n", "a text of unknown form; it begins with 'no such dump'"),
         (posted.ETHTOOL_QSFP.replace("0x0000:         11", "0x0000:         XX"), "byte 0 of the module is not"),
         (posted.MLXLINK.replace("128     ", "28      "), "expected offsets from 128 to 255 of an upper page"),

@@ -26,6 +26,7 @@ _TOKEN = re.compile(r"([,\s]*)([^,\s]+)")
 _HEX = re.compile(r"[0-9A-Fa-f]+")
 _COLUMN = 3  # characters per byte
 _MAX_SQUEEZED = 1 << 20
+_MAX_TEXT = 1 << 21  # all pages of four banks as text are about half of this
 _MAX_FOUND = 20  # characters of a damaged row in messages
 
 Opens = Callable[[re.Match[str]], Space]
@@ -226,6 +227,9 @@ def image_from_text(data: bytes, source: str = "") -> MemoryImage | SfpImage | N
     text = text_of(data)
     if text is None:
         return None
+    if len(text) > _MAX_TEXT:
+        message = f"{source or 'dump'}: a text of {len(text)} characters, more than the {_MAX_TEXT} of any module"
+        raise ConfigError(message, hint="It is probably another kind of file.")
     lines = list(lines_of(text, source))
     form = _form_of(lines)
     if form is None:
@@ -341,7 +345,7 @@ class _RowReader:
         block = self._blocks[-1]
         blanks = (len(match["data"]) - len(match["data"].lstrip())) // _COLUMN
         values = self._bytes(line, match, width - blanks)
-        start = int(match["at"], self.form.base) if match["at"] else block.end
+        start = int(match["at"], self.form.base) if match["at"] else (self._last.end if self._last else 0)
         if self._last is not None:
             if len(self._last.values) and self._last.end < self._last.due:
                 raise self._last.line.error(f"{width} bytes in the row", f"{len(self._last.values)}")
