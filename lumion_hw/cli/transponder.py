@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
     from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
     from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
-    from lumion_hw.interfaces import CoherentTransponder, LockReport, Reading, Transponder
+    from lumion_hw.interfaces import CoherentTransponder, LockReport, Monitors, Reading, Transponder
     from lumion_hw.standards.cmis.image import MemoryImage
     from lumion_hw.standards.sff8472.image import SfpImage
 
@@ -31,6 +31,7 @@ _MAX_FIRMWARE_BYTES = 64 << 20
 _MODULE_KINDS = ("cmis", "qsfp-8636", "sfp-8472")
 _IDENTITY_CHECKSUM = {"CMIS": "00h:222", "SFF-8472": "CC_BASE", "SFF-8636": "CC_BASE"}
 _NOT_CMIS = "This module follows SFF-8472 or SFF-8636."
+_MAX_WARNINGS = 3
 _SEVERITY_SIGNS = {"error": "!!", "warning": "!", "note": ""}
 
 
@@ -82,14 +83,23 @@ def _coherent(module: Transponder, action: str) -> CoherentTransponder:
 
 @transponder.command()
 @_device_arguments
+@click.option("--all", "everything", is_flag=True, help="Also print the capabilities, all readings and all flags.")
 @json_option
-def show(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None, as_json: bool) -> None:
-    """Show the identity, capabilities and present state of DEVICE."""
+def show(
+    bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None, everything: bool, as_json: bool
+) -> None:
+    """Show whether each lane of DEVICE transmits and receives, and how well.
+
+    Of a lane, such as dr4-a/2, the whole module is shown. The memory is read without clearing flags; then the flags are read, which clears them in the module.
+    """
+    device = device.partition("/")[0]
     with _open_module(bench_file, device, emulate, seed, endpoints) as (module, _):
-        document = _description(module)
+        lines = [] if as_json else list(_overview(module, device))
+        document = _description(module) if as_json or everything else {}
     if as_json:
         echo_json(document)
         return
+    echo_text("\n".join(lines) + ("\n" if everything else ""))
     for title, part in document.items():
         rows = [(key, _format_value(value)) for key, value in part.items()] if isinstance(part, dict) else part
         headers = ("", "") if isinstance(part, dict) else tuple(part[0]) if part else ()
@@ -171,12 +181,11 @@ def enable(
             coherent.select_application(application)
         module.disable() if off else module.enable()
         report = None if lock_s is None else _coherent(module, "waiting for a lock").wait_for_lock(lock_s)
-        monitors = module.monitors()
+        monitors = _monitors(module)
     if as_json:
         echo_json({"device": device, "enabled": not off, "monitors": monitors, "lock": _lock_document(report)})
     else:
-        power = "dark" if monitors.tx_power_dbm is None else f"{monitors.tx_power_dbm:.2f} dBm"
-        echo_text(f"{device}: {'off' if off else 'on'}, {power}")
+        echo_text(f"{device}: {'off' if off else 'on'}, {_power_text(monitors)}")
         if report is not None:
             echo_text(f"{device}: {report.stage.value}: {report.detail} ({report.elapsed_s:.1f} s)")
     if report is not None and not report.locked:
@@ -216,6 +225,14 @@ def watch(
 @transponder.command()
 @_device_arguments
 @out_option("File to write.  [default: standard output]")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["json", "hexdump"]),
+    default="json",
+    show_default=True,
+    help="Form of the dump; hexdump is text as from ethtool or, with pages, as from sfputil.",
+)
 @click.pass_context
 def dump(
     context: click.Context,
@@ -225,27 +242,25 @@ def dump(
     seed: int,
     endpoints: str | None,
     out: Path | None,
+    form: str,
 ) -> None:
-    """Save the memory of DEVICE as JSON. Registers that are cleared by reading are not read but marked as unread.
+    """Save the memory of DEVICE. Registers that are cleared by reading are not read but marked as unread.
 
     If a memory page cannot be read, the dump contains the reason, and the exit code is 1.
     """
-    from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
-    from lumion_hw.drivers.transponders.sfp import SfpTransponder
     from lumion_hw.files.writing import check_target, write_file
+    from lumion_hw.standards.module_text import text_of_image
 
     if out is not None:
         check_target(out, "the dump", overwrite="nothing")
     with _open_module(bench_file, device, emulate, seed, endpoints) as (module, _):
-        if isinstance(module, SfpTransponder | QsfpTransponder):
-            image: SfpImage | MemoryImage = module.dump()
-        else:
-            image = _cmis(module, "a dump").dump()
+        image = _image(module, "a dump")
     document = image.to_document()
+    text = json_text(document, indent=2) + "\n" if form == "json" else text_of_image(image, device)
     if out is None:
-        echo_json(document)
+        echo_text(text.removesuffix("\n"))
     else:
-        write_file(out, "the dump", json_text(document, indent=2) + "\n", overwrite="nothing")
+        write_file(out, "the dump", text, overwrite="nothing")
         note(f"{out}: {len(document['pages'])} pages" if "pages" in document else str(out))
     for page, reason in document.get("unreadable", {}).items():
         note(f"{device}: {page} could not be read: {reason}")
@@ -339,7 +354,10 @@ def firmware(
 @json_option
 @click.pass_context
 def decode(context: click.Context, file: str, fields: bool, as_json: bool) -> None:
-    """Decode FILE, the memory of a CMIS, QSFP or SFP module: JSON, at least 256 raw bytes, or a linear image.
+    """Decode FILE, the memory of a CMIS, QSFP or SFP module: JSON, raw bytes, or text.
+
+    Text can be the output of ethtool -m (hex on), sfputil show eeprom-hexdump, i2cdump, hexdump -C, xxd, mlxlink
+    --cable --dump, mlxcables or onlpdump. Bytes that are missing or shown as XX are unknown.
 
     Wrong checksums, impossible values and contradictions are listed as findings and not shown as values. Values from a
     page with a wrong checksum are marked. The exit code is 1 if the memory is damaged (wrong checksum, missing bytes or
@@ -363,6 +381,61 @@ def decode(context: click.Context, file: str, fields: bool, as_json: bool) -> No
 # -- output
 
 
+def _monitors(module: Transponder) -> Monitors | None:
+    """Return the monitors of a module, or ``None`` if it has none."""
+    try:
+        return module.monitors()
+    except NotSupportedError:
+        return None
+
+
+def _power_text(monitors: Monitors | None) -> str:
+    if monitors is None:
+        return "power not measured"
+    return "dark" if monitors.tx_power_dbm is None else f"{monitors.tx_power_dbm:.2f} dBm"
+
+
+def _overview(module: Transponder, device: str) -> Iterator[str]:
+    """Yield what a user looks at first, in at most 25 lines."""
+    from lumion_hw.drivers.transponders.cmis import CmisTransponder
+    from lumion_hw.drivers.transponders.dump_decoder import decode_memory
+    from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
+    from lumion_hw.drivers.transponders.readings import module_readings
+
+    decoded = decode_memory(_image(module, "an overview"))
+    live = module if isinstance(module, CmisTransponder) and not module.is_flat else None
+    latched = module if isinstance(module, QsfpTransponder) else live
+    flags = [] if latched is None else [(flag.name, flag.lane) for flag in latched.flags()]
+    yield f"{device}: {_title(decoded)}"
+    yield from (f"warning: {text}" for text in getattr(module, "warnings", ())[:_MAX_WARNINGS])
+    yield from module_readings(decoded, flags).lines()
+    if live is not None:
+        yield from _link_lines(live)
+
+
+def _image(module: Transponder, action: str) -> SfpImage | MemoryImage:
+    """Read the memory of a module of any class."""
+    from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
+    from lumion_hw.drivers.transponders.sfp import SfpTransponder
+
+    return module.dump() if isinstance(module, SfpTransponder | QsfpTransponder) else _cmis(module, action).dump()
+
+
+def _title(module: DecodedModule) -> str:
+    identity = module.identity
+    serial = f"serial {identity.serial}" if identity.serial else ""
+    parts = (module.form_factor, f"{identity.vendor} {identity.part_number}".strip(), serial, identity.technology)
+    return ", ".join(part for part in parts if part)
+
+
+def _link_lines(module: CmisTransponder) -> Iterator[str]:
+    lock = module.lock_state()
+    yield f"state of the link: {lock.stage.value}" + (f", {lock.detail}" if lock.detail else "")
+    if module.capabilities().tunable:
+        frequency = module.laser()["current_frequency"]
+        yield f"laser: {'unknown' if frequency.value is None else f'{frequency.value:.6f} THz'}"
+
+
 def _description(module: Transponder) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -376,7 +449,12 @@ def _description(module: Transponder) -> dict[str, Any]:
     if isinstance(module, QsfpTransponder):
         return document | _qsfp_description(module)
     if not isinstance(module, CmisTransponder):
-        return document | {"monitors": asdict(module.monitors()), "status": asdict(module.status())}
+        monitors = _monitors(module)
+        document["monitors"] = {} if monitors is None else asdict(monitors)
+        try:
+            return document | {"status": asdict(module.status())}
+        except NotSupportedError:
+            return document | {"status": {}}
     capabilities = module.capabilities()
     document["applications"] = [
         {
@@ -496,17 +574,20 @@ def _decoded_document(module: DecodedModule) -> dict[str, Any]:
 def _print_decoded(module: DecodedModule, fields: bool) -> None:
     from dataclasses import asdict
 
+    from lumion_hw.drivers.transponders.readings import module_readings
+
     flat = ", flat memory" if module.flat and module.standard != "SFF-8472" else ""
-    echo_text(f"{module.form_factor}, {module.standard} {module.revision}{flat}\n")
+    echo_text(f"{module.form_factor}, {module.standard} {module.revision}".rstrip() + flat + "\n")
+    echo_text("\n".join(module_readings(module).lines()) + "\n")
     title = "Identity" if module.checksums.get(_IDENTITY_CHECKSUM[module.standard], True) else "Identity (damaged)"
     echo_table(title, ("", ""), [(key, value) for key, value in asdict(module.identity).items() if value])
-    rows: list[tuple[object, ...]] = [
+    rows: list[tuple[object, ...]] = [(name, *limits) for name, limits in module.thresholds.items() if len(limits) == 4]
+    echo_table("Thresholds", ("monitor", "high alarm", "low alarm", "high warning", "low warning"), rows)
+    rows = [
         (a.number, a.host_interface, a.media_interface, f"{a.host_lanes}:{a.media_lanes}", _lanes(a.first_host_lanes))
         for a in module.applications
     ]
     echo_table("Applications", ("number", "host", "media", "lanes", "first lanes"), rows)
-    rows = [(name, *limits) for name, limits in module.thresholds.items() if len(limits) == 4]
-    echo_table("Thresholds", ("monitor", "high alarm", "low alarm", "high warning", "low warning"), rows)
     rows = [(name, "correct" if is_correct else "wrong") for name, is_correct in module.checksums.items()]
     echo_table("Checksums", ("byte", "result"), rows)
     if fields:

@@ -17,6 +17,7 @@ from lumion_hw.drivers.transponders.cmis import CmisTransponder
 from lumion_hw.emulator.transponders.cmis.cdb import firmware_image
 from tests.drivers.transponders.cmis_peer import ACTIVATED, Peer
 from tests.drivers.transponders.sfp_memories import CONSTANTS, IDENTITY, MONITORS, seal
+from tests.standards.module_text_samples import I2CDUMP_SFP
 
 BENCH = """
 version: 1
@@ -63,6 +64,24 @@ def test_show_on_a_memory_file(bench: str, capsys: pytest.CaptureFixture[str]) -
     assert {item["name"]: item["quality"] for item in document["readings"]}["aux1"] == "not_supported"
 
 
+def test_show_begins_with_what_each_lane_does(bench: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = run(capsys, "show", bench, "zr1").splitlines()
+    assert lines[0] == "zr1: QSFP-DD, LUMION TEST ZR-400, serial SN0001, 400ZR, DWDM, amplified (C-band tunable laser)"
+    assert lines[1].startswith("module: ready, data paths activated, temperature ")
+    assert lines[2].startswith("lane 1: transmits -10.0 dBm, receives ")
+    assert len(lines) <= 25
+    assert "laser: 193.100000 THz" in lines
+    everything = run(capsys, "show", bench, "zr1", "--all")
+    assert everything.splitlines()[:3] == lines[:3]
+    assert "applications" in everything
+
+
+def test_show_of_an_sfp(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = run(capsys, "show", "lumion-prototype", "sfp-s0n0", "--emulate").splitlines()
+    assert lines[0].startswith("sfp-s0n0: SFP/SFP+, LUMION EMU EMU-10G-ER, serial ER000000")
+    assert lines[2].startswith("lane 1: transmits 0.3 dBm, receives -19.7 dBm (LOS), bias 85.")
+
+
 def test_show_warns_of_a_wrong_check_sum(bench: str, capsys: pytest.CaptureFixture[str]) -> None:
     file = Path(bench).with_name("eeprom")
     data = bytearray(file.read_bytes())
@@ -97,6 +116,27 @@ def test_dump_saves_what_can_be_read_and_names_the_rest(
     decoded = run(capsys, "decode", str(out), code=1)
     assert "the page 35h could not be read" in decoded
     assert "LUMION TEST" in decoded
+
+
+def test_a_hexdump_is_the_same_memory(bench: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, document = tmp_path / "zr1.txt", tmp_path / "zr1.json"
+    run(capsys, "dump", bench, "zr1", "--out", str(text), "--format", "hexdump")
+    run(capsys, "dump", bench, "zr1", "--out", str(document))
+    assert text.read_text().startswith("EEPROM hexdump for port zr1\n        Lower page 0h\n        00000000 18 52")
+    from_text, from_json = (json.loads(run(capsys, "decode", str(file), "--json")) for file in (text, document))
+    del from_text["source"], from_json["source"]
+    assert from_text == from_json
+    printed = run(capsys, "dump", bench, "zr1", "--format", "hexdump")
+    assert printed == text.read_text()
+
+
+def test_decode_of_text_names_the_damaged_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "post.txt"
+    path.write_text(I2CDUMP_SFP)
+    assert "lane 1: transmits -3.0 dBm, receives -3.0 dBm, bias 6.0 mA" in run(capsys, "decode", str(path))
+    path.write_text(I2CDUMP_SFP.replace("10: 08 02", "10: 08"))
+    assert main(["transponder", "decode", str(path)]) == 2
+    assert "line 10: expected 16 bytes in the row, found 15" in capsys.readouterr().err
 
 
 def test_decode_of_a_linear_file_prints_tables(bench: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lumion_hw.interfaces import Application, Quality, TransponderIdentity
@@ -130,6 +130,17 @@ class DecodedModule:
 def sorted_by_severity(findings: Iterator[Finding]) -> tuple[Finding, ...]:
     """Return findings, most severe first. Findings of equal severity keep their order."""
     return tuple(sorted(findings, key=lambda item: list(Severity).index(item.severity)))
+
+
+def ranges_text(numbers: Iterable[int]) -> str:
+    """Return numbers as text, in which consecutive numbers are a range: ``3, 5-7``."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
 
 
 def text_findings(name: str, address: str, raw: bytes, value: str) -> Iterator[Finding]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from lumion_hw.drivers.transponders.decoded import (
     PLAUSIBLE_RANGES,
@@ -12,6 +14,7 @@ from lumion_hw.drivers.transponders.decoded import (
     DecodedModule,
     Finding,
     Severity,
+    ranges_text,
     sorted_by_severity,
     text_findings,
 )
@@ -24,7 +27,7 @@ from lumion_hw.drivers.transponders.sfp_diagnostics import (
     implausibility_text,
 )
 from lumion_hw.drivers.transponders.sfp_identity import capabilities_of, identity_of, is_set
-from lumion_hw.interfaces import Quality, RangeState
+from lumion_hw.interfaces import Quality, RangeState, TransponderIdentity
 from lumion_hw.standards.cmis import codes
 from lumion_hw.standards.registers import Checksum, NumberFormat, checksum, checksum_matches, unscaled
 from lumion_hw.standards.sff8472.codes import ENCODINGS, EXTENDED_COMPLIANCE, REVISIONS, is_copper, technologies
@@ -34,7 +37,16 @@ from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, CHECKSUMS, FIE
 LIMITS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
 _POWERS = ("tx_power", "rx_power")
 _TEXTS = ("vendor_name", "part_number", "revision", "serial_number", "date_code")
+_IDENTITY = {
+    "vendor": "vendor_name",
+    "part_number": "part_number",
+    "revision": "revision",
+    "serial": "serial_number",
+    "date_code": "date_code",
+    "technology": "transceiver_codes",
+}
 _ADDRESSES = {A0H: "A0h", A2H: "A2h"}
+_KEYS = {A0H: "a0", A2H: "a2"}
 _SUPPORTED_BY = {  # bit of A0h that must be set for a bit, or all bits of one kind, to be valid
     "soft_tx_disable": "soft_tx_disable_implemented",
     "tx_fault": "soft_tx_fault_implemented",
@@ -81,18 +93,28 @@ class _SfpDump:
     def checksums(self) -> dict[Checksum, bool]:
         """Whether each checksum in the dump is right."""
         memories = {item: self.memories[item.space] for item in CHECKSUMS.values()}
-        return {item: checksum_matches(item, memory) for item, memory in memories.items() if len(memory) > item.byte}
+        return {
+            item: checksum_matches(item, memory)
+            for item, memory in memories.items()
+            if self.has(item.space, range(item.first, item.byte + 1))
+        }
 
     @cached_property
     def calibration(self) -> DiagnosticCalibration | None:
         """Calibration of the monitors, or ``None`` if the dump does not contain its constants."""
-        has_diagnostics = len(self.image.a2) >= FIELDS["cc_dmi"].end
-        return (
-            DiagnosticCalibration.from_memory(self.capabilities.calibration, self.image.a2) if has_diagnostics else None
-        )
+        has_kind = self.has(A0H, [BITS["internally_calibrated"].byte])
+        is_external = self.capabilities.calibration is CalibrationKind.EXTERNAL
+        constants = range(FIELDS["cal_rx_power_4"].byte, FIELDS["cal_supply_offset"].end)
+        if not has_kind or len(self.image.a2) < FIELDS["cc_dmi"].end or (is_external and not self.has(A2H, constants)):
+            return None
+        return DiagnosticCalibration.from_memory(self.capabilities.calibration, self.image.a2)
+
+    def has(self, device: int, span: Iterable[int]) -> bool:
+        """Return whether all given bytes of the memory at ``device`` are known."""
+        return self.image.has(_KEYS[device], span)
 
     def has_field(self, field: SfpField) -> bool:
-        return len(self.memories[field.space]) >= field.end
+        return self.has(field.space, range(field.byte, field.end))
 
     def raw(self, field: SfpField) -> bytes:
         return self.memories[field.space][field.byte : field.end]
@@ -119,11 +141,12 @@ class _SfpDump:
         """Return whether the module implements a field of the memory at I2C address ``device``."""
         # Without this bit, A2h need not contain diagnostics.
         if device == A2H and not self.capabilities.diagnostics:
-            return False
+            return not self.has(A0H, [BITS["ddm_implemented"].byte])
         if name == "wavelength" and self.copper:
             return False  # copper cables have no wavelength; the bytes may describe the cable
         kind = name if name in _SUPPORTED_BY else name.partition("_")[0]
-        return kind not in _SUPPORTED_BY or is_set(_SUPPORTED_BY[kind], self.image.a0)
+        support = _SUPPORTED_BY.get(kind)
+        return support is None or is_set(support, self.image.a0) or not self.has(A0H, [BITS[support].byte])
 
     def damaged(self, device: int, offset: int) -> bool:
         """Return whether a wrong checksum makes the byte at ``offset`` of the memory at ``device`` doubtful."""
@@ -145,8 +168,8 @@ def decode_sfp(image: SfpImage) -> DecodedModule:
         source=image.source,
         form_factor=codes.describe("identifier", image.a0[0]),
         standard="SFF-8472",
-        revision=_CODES["compliance"](image.a0[FIELDS["compliance"].byte]),
-        identity=identity_of(image.a0),
+        revision=_CODES["compliance"](image.a0[FIELDS["compliance"].byte]) if _is_known(dump, "compliance") else "",
+        identity=_identity(dump),
         flat=not dump.capabilities.diagnostics,
         applications=(),
         thresholds=_thresholds(fields),
@@ -155,6 +178,19 @@ def decode_sfp(image: SfpImage) -> DecodedModule:
         samples=(),
         findings=sorted_by_severity(finding for check in _CHECKS for finding in check(dump)),
     )
+
+
+def _is_known(dump: _SfpDump, name: str) -> bool:
+    return dump.has_field(FIELDS[name])
+
+
+def _identity(dump: _SfpDump) -> TransponderIdentity:
+    """Return the identity. Parts with unknown bytes are empty."""
+    identity = identity_of(dump.image.a0)
+    unknown: dict[str, Any] = {part: "" for part, name in _IDENTITY.items() if not _is_known(dump, name)}
+    if not _is_known(dump, "wavelength"):
+        unknown["wavelength_nm"] = 0.0
+    return replace(identity, **unknown)
 
 
 # -- fields
@@ -234,7 +270,7 @@ def _monitor(
 def _bits(dump: _SfpDump) -> Iterator[DecodedField]:
     for bit in BITS.values():
         memory = dump.memories[bit.space]
-        if len(memory) > bit.byte:
+        if dump.has(bit.space, [bit.byte]):
             value, raw = bool(memory[bit.byte] & bit.mask), memory[bit.byte : bit.byte + 1]
             description = "yes" if value else "no"
             yield _decoded(dump, bit.name, bit.space, bit.byte, raw, value, "", description, Quality.OK)
@@ -286,6 +322,9 @@ def _missing_bytes(dump: _SfpDump) -> Iterator[Finding]:
         yield Finding(Severity.WARNING, remark.partition(":")[0], "truncated", f"the dump is incomplete: {remark}")
     for key, reason in dump.image.unreadable.items():
         yield Finding(Severity.WARNING, f"{key.upper()}h", "unreadable", f"the memory could not be read {reason}")
+    for key, offsets in dump.image.unknown.items():
+        message = f"{len(offsets)} bytes are unknown: {ranges_text(offsets)}"
+        yield Finding(Severity.NOTE, f"{key.upper()}h", "unread", message)
 
 
 def _checksums(dump: _SfpDump) -> Iterator[Finding]:
@@ -310,7 +349,7 @@ def _diagnostics(dump: _SfpDump) -> Iterator[Finding]:
     capabilities, present = dump.capabilities, bool(dump.image.a2)
     if capabilities.diagnostics and not present and "a2" not in dump.image.unreadable:
         yield Finding(Severity.NOTE, "A0h:92", "missing_page", "the module has A2h, but the dump does not contain it")
-    if present and not capabilities.diagnostics:
+    if present and not capabilities.diagnostics and dump.has(A0H, [BITS["ddm_implemented"].byte]):
         message = "the dump contains A2h, but the module does not announce it"
         yield Finding(Severity.WARNING, "A0h:92", "contradiction", message)
     if capabilities.diagnostics and capabilities.calibration is CalibrationKind.INCONSISTENT:

@@ -119,8 +119,13 @@ def image_from_document(document: object, source: str = "") -> MemoryImage:
     return MemoryImage(halves, unknown, name if isinstance(name, str) else source, tuple(remarks), failed)
 
 
-def image_from_linear(data: bytes, source: str = "") -> MemoryImage:
+def image_from_linear(data: bytes, source: str = "", missing: frozenset[int] = frozenset()) -> MemoryImage:
     """Return the image of a memory file, with byte ``b`` of page ``p`` in bank ``k`` at ``(256 k + p) 128 + b``.
+
+    Args:
+        data: Content of the file.
+        source: Name of the file.
+        missing: Offsets of unknown bytes in ``data``.
 
     Raises:
         ConfigError: There are fewer than 128 bytes.
@@ -128,7 +133,7 @@ def image_from_linear(data: bytes, source: str = "") -> MemoryImage:
     if len(data) < HALF_BYTES:
         raise ConfigError(f"{source or 'dump'}: only {len(data)} bytes of memory", hint=_HINT)
     halves: dict[Half, bytes] = {LOWER: data[:HALF_BYTES]}
-    unknown: dict[Half, frozenset[int]] = {}
+    unknown = {LOWER: frozenset(offset for offset in missing if offset < HALF_BYTES)}
     remarks = []
     for number, start in enumerate(range(HALF_BYTES, len(data), HALF_BYTES)):
         half = (number // (_MAX_PAGE + 1), number % (_MAX_PAGE + 1))
@@ -142,8 +147,10 @@ def image_from_linear(data: bytes, source: str = "") -> MemoryImage:
         if len(part) < HALF_BYTES:
             remarks.append(f"{half_name(half)}: only {len(part)} of {HALF_BYTES} bytes")
             unknown[half] = _bytes_after(half, len(part))
+        gaps = frozenset(offset - start + HALF_BYTES for offset in missing if start <= offset < start + HALF_BYTES)
+        unknown[half] = unknown.get(half, frozenset()) | gaps
         halves[half] = part.ljust(HALF_BYTES, b"\x00")
-    return MemoryImage(halves, unknown, source, tuple(remarks))
+    return MemoryImage(halves, {half: gaps for half, gaps in unknown.items() if gaps}, source, tuple(remarks))
 
 
 def _half(key: object, source: str) -> Half:

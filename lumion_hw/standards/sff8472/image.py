@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ class SfpImage:
         source: Origin of the image, such as a file name.
         remarks: Problems found in the file.
         unreadable: Reasons why ``a0`` or ``a2`` is not complete.
+        unknown: Offsets of the bytes of ``a0`` and ``a2`` that were not read; their value in the image is 0.
     """
 
     a0: bytes
@@ -31,11 +32,20 @@ class SfpImage:
     source: str = ""
     remarks: tuple[str, ...] = ()
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, frozenset[int]] = field(default_factory=dict)
+
+    def has(self, key: str, span: Iterable[int]) -> bool:
+        """Return whether all given bytes of ``a0`` or ``a2`` are known."""
+        size = len(self.a0 if key == "a0" else self.a2)
+        missing = self.unknown.get(key, frozenset())
+        return all(offset < size and offset not in missing for offset in span)
 
     def to_document(self) -> dict[str, Any]:
         """Return the image as a JSON document for :func:`sfp_image_from_document`."""
         document: dict[str, Any] = {"source": self.source} if self.source else {}
         document |= {"a0": self.a0.hex()} | ({"a2": self.a2.hex()} if self.a2 else {})
+        if any(self.unknown.values()):
+            document["unread"] = {key: sorted(offsets) for key, offsets in self.unknown.items() if offsets}
         return document | ({"unreadable": dict(self.unreadable)} if self.unreadable else {})
 
 
@@ -56,7 +66,16 @@ def sfp_image_from_document(document: Mapping[str, object], source: str = "") ->
         raise ConfigError(f"{source or 'dump'}: 'unreadable' must be a JSON object of reasons", hint=_HINT)
     name = document.get("source")
     image = _image(memories[0], memories[1], name if isinstance(name, str) else source)
-    return replace(image, unreadable=failed)
+    return replace(image, unreadable=failed, unknown=_unread(document.get("unread", {}), source))
+
+
+def _unread(table: object, source: str) -> dict[str, frozenset[int]]:
+    if not isinstance(table, dict) or not all(
+        key in _KEYS and isinstance(offsets, list) and all(isinstance(offset, int) for offset in offsets)
+        for key, offsets in table.items()
+    ):
+        raise ConfigError(f"{source or 'dump'}: 'unread' must be a JSON object of byte numbers by memory", hint=_HINT)
+    return {key: frozenset(offsets) for key, offsets in table.items()}
 
 
 def sfp_image_from_linear(data: bytes, source: str = "") -> SfpImage:

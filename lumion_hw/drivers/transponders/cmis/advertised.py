@@ -12,7 +12,7 @@ from lumion_hw.interfaces import (
     TuningRange,
 )
 from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S
-from lumion_hw.standards.cmis import FIELDS, Page, Value, codes, decode_from, interface_ids, is_supported
+from lumion_hw.standards.cmis import FIELDS, Field, Page, Value, codes, decode_from, interface_ids, is_supported
 from lumion_hw.standards.cmis.codec import duration_s
 from lumion_hw.standards.cmis.coherent_pages import COHERENT
 from lumion_hw.standards.cmis.fields import LANES
@@ -34,16 +34,24 @@ class Advertised:
     Args:
         half: Function that returns the 128 bytes of a page, or ``None`` if the page does not exist or is unknown.
         has_page: Function that returns whether a page exists.
+        is_known: Function that returns whether all bytes of a field, or of an element of it, are known.
     """
 
-    def __init__(self, half: Callable[[Page], bytes | None], has_page: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        half: Callable[[Page], bytes | None],
+        has_page: Callable[[int], bool],
+        is_known: Callable[[Field, int | None], bool] = lambda field, index: True,
+    ) -> None:
         self._half = half
         self._has_page = has_page
+        self._is_known = is_known
 
     def value(self, name: str, index: int | None = None) -> Value | None:
-        """Return the value of a field, or ``None`` if its page is unknown."""
+        """Return the value of a field, or ``None`` if it is unknown."""
         half = self._half(FIELDS[name].page)
-        return None if half is None else decode_from(FIELDS[name], half, index)
+        is_unknown = half is None or not self._is_known(FIELDS[name], index)
+        return None if half is None or is_unknown else decode_from(FIELDS[name], half, index)
 
     def number(self, name: str, index: int | None = None) -> int:
         """Return the value of an integer field, or 0 if its page is unknown."""

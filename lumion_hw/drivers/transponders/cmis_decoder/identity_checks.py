@@ -47,10 +47,10 @@ def kind(dump: Dump) -> Iterator[Finding]:
         message = f"the identifier is {identifier:02X}h in the lower memory and {copy:02X}h on page 00h"
         yield finding(_ERROR, "contradiction", message, "identifier_copy")
     major, minor = dump.advertised.revision
-    if not 3 <= major <= 5:
+    if dump.value("cmis_revision") is not None and not 3 <= major <= 5:
         message = f"revision {major}.{minor} of CMIS does not exist; decoded as 5"
         yield finding(_WARNING, "impossible", message, "cmis_revision")
-    elif major < 5:
+    elif 3 <= major < 5:
         message = f"CMIS {major}.{minor}: fields of CMIS 5 may have a different meaning"
         yield finding(_NOTE, "revision", message, "cmis_revision", unreliable=False)
     medium = dump.count("media_type")
@@ -88,7 +88,11 @@ def pages(dump: Dump) -> Iterator[Finding]:
     ):
         advertised = name in ("identifier", "flat_memory") or bool(dump.value(name))
         if advertised and expected - present:
-            message = f"page {_hex(sorted(expected - present))} is not in the dump, but the module has it"
+            missing = sorted(expected - present)
+            verb = "pages {} are" if len(missing) > 1 else "page {} is"
+            message = (
+                f"{verb.format(_hex(missing))} not in the dump, but the module has {'them' if missing[1:] else 'it'}"
+            )
             yield finding(_NOTE, "missing_page", message, name, unreliable=False)
         elif not advertised and expected & present and dump.value(name) is not None:
             message = f"page {_hex(sorted(expected & present))} is in the dump, but the module does not advertise it"
@@ -115,7 +119,7 @@ def applications(dump: Dump) -> Iterator[Finding]:
                 message = f"descriptor {number} is not empty, but the list ended at {ended}"
                 yield finding(_NOTE, "contradiction", message, name, number, unreliable=False)
             continue
-        if empty:
+        if empty or dump.value(name, number) is None:
             continue
         yield from _application(dump, prefix, number, lanes, media)
 
@@ -204,7 +208,8 @@ def media(dump: Dump) -> Iterator[Finding]:
     if optical and wavelength is not None and not dump.advertised.flat and not 700 <= wavelength <= 1700:
         message = f"{wavelength:g} nm is not a wavelength of an optical module"
         yield finding(_WARNING, "impossible", message, "nominal_wavelength")
-    if not optical and wavelength and not dump.advertised.flat:
+    is_known = dump.value("media_type") is not None
+    if is_known and not optical and wavelength and not dump.advertised.flat:
         message = f"a cable with a wavelength of {wavelength:g} nm"
         yield finding(_WARNING, "contradiction", message, "nominal_wavelength")
     if medium == copper and dump.count("cable_length_base") == 0:
@@ -214,7 +219,8 @@ def media(dump: Dump) -> Iterator[Finding]:
 def _laser(dump: Dump) -> Iterator[Finding]:
     if not dump.advertised.tunable or dump.half(0x04) is None:
         return
-    if not dump.advertised.grids.channels:
+    is_known = dump.image.has(0x04, range(HALF_BYTES, 2 * HALF_BYTES))
+    if is_known and not dump.advertised.grids.channels:
         yield finding(
             _ERROR, "contradiction", "the tunable laser supports no grid", "grid_100ghz_supported", unreliable=False
         )

@@ -27,14 +27,17 @@ _ROUNDING = 1.01  # F16 numbers may have only three digits
 def states(dump: Dump) -> Iterator[Finding]:
     """Yield findings about reserved states and codes, and about lanes with unknown applications."""
     state = dump.count("module_state")
-    if not dump.advertised.flat and state not in tuple(codes.ModuleState):
+    is_known = dump.value("module_state") is not None
+    if is_known and not dump.advertised.flat and state not in tuple(codes.ModuleState):
         yield finding(_ERROR, "reserved", f"module state {state} is reserved", "module_state")
     cause = dump.count("fault_cause")
-    if cause and state != codes.ModuleState.FAULT and not dump.advertised.flat:
+    if is_known and cause and state != codes.ModuleState.FAULT and not dump.advertised.flat:
         message = f"a fault cause ({codes.describe('fault_cause', cause)}) without a fault state"
         yield finding(_WARNING, "contradiction", message, "fault_cause")
     for lane in sorted(dump.host_lanes) if dump.half(0x11) else ():
         path = dump.count("data_path_state", lane)
+        if dump.value("data_path_state", lane) is None:
+            continue
         if path not in tuple(codes.DataPathState):
             yield finding(_ERROR, "reserved", f"data path state {path} is reserved", "data_path_state", lane)
         # In low power, all data paths are deactivated regardless of control bits (CMIS, data path state machine).
@@ -48,6 +51,8 @@ def states(dump: Dump) -> Iterator[Finding]:
 
 
 def _selection(dump: Dump, lane: int, path: int) -> Iterator[Finding]:
+    if dump.value("active_app_sel", lane) is None or not dump.has_applications:
+        return
     offered = {item.number: item for item in dump.advertised.applications}
     number, identity = dump.count("active_app_sel", lane), dump.count("active_data_path_id", lane)
     if number and number not in offered:
@@ -143,6 +148,8 @@ def _outside(dump: Dump, name: str, low: float, high: float) -> Iterator[Finding
 
 
 def _emitting_lanes(dump: Dump) -> list[int]:
+    if not dump.has_applications:
+        return []
     return [
         lane
         for lane in _LANES

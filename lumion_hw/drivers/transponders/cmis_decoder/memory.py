@@ -13,6 +13,7 @@ from lumion_hw.standards.cmis.fields import LANES
 from lumion_hw.standards.cmis.image import MemoryImage
 from lumion_hw.standards.registers import Checksum
 
+_DESCRIPTOR = ("host_interface", "media_interface", "host_lane_count", "media_lane_count", "host_lane_options")
 ALL_LANES = frozenset(range(1, LANES + 1))
 """Lane numbers of one bank."""
 
@@ -28,7 +29,7 @@ class Dump:
     def __init__(self, image: MemoryImage, bank: int = 0) -> None:
         self.image = image
         self.bank = bank
-        self.advertised = Advertised(image.half, lambda page: (0, page) in image.halves)
+        self.advertised = Advertised(image.half, lambda page: (0, page) in image.halves, self.has_field)
 
     def half(self, page: Page) -> bytes | None:
         """Return the 128 bytes of a page."""
@@ -97,6 +98,18 @@ class Dump:
         """Host lanes that an application can use or uses now."""
         usable = _usable((item.host_lanes, item.first_host_lanes) for item in self.advertised.applications)
         return usable | {lane for lane in ALL_LANES if self.count("active_app_sel", lane)}
+
+    @cached_property
+    def has_applications(self) -> bool:
+        """Whether all bytes that describe applications and their lanes are known, of the pages in the dump."""
+        prefixes = ("application", "more_application") if self.half(0x01) else ("application",)
+        names = [f"{prefix}_{part}" for prefix in prefixes for part in _DESCRIPTOR]
+        if self.half(0x01):
+            names.append("application_media_lane_options")
+        fields = [FIELDS[name] for name in names]
+        return all(
+            self.has_field(item, index) for item in fields for index in (item.array.indices if item.array else (None,))
+        )
 
     @cached_property
     def emitting_lanes(self) -> frozenset[int]:

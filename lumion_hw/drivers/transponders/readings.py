@@ -1,0 +1,251 @@
+"""What a user looks at first: whether each lane of a module transmits and receives, and how well."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
+from lumion_hw.interfaces import Quality, Reading
+
+Flag = tuple[str, int | None]
+"""Name of a flag without the ending ``_flag``, and its lane; ``None`` for a flag of the module."""
+_DARK_DBM = -40.0  # 0.1 µW is the smallest power that a module can report
+_MODULE_MONITORS = ("temperature", "supply")
+_LANE_MONITORS = ("tx_power", "rx_power", "tx_bias")
+# Names in the register maps of all standards.
+_LOS = ("rx_los", "rx_los_flag")
+_LOL = ("rx_lol_flag",)
+_FAULT = ("tx_fault", "tx_failure_flag")
+_OFF = ("tx_disable", "tx_disable_state", "soft_tx_disable")
+_LINK = {"ber_current_media": "BER before error correction", "osnr": "OSNR", "esnr": "electrical SNR"}
+_EVENTS = frozenset({"module_state_changed", "data_path_state_changed", "rx_output_changed", "tuning_complete"})
+_EMITTING = frozenset({"activated", "tx_turn_on", "tx_turn_off"})  # states of data paths (CMIS 5.2 clause 6.3.3)
+_SHOWN = frozenset({"rx_los", "rx_lol", "tx_failure"})  # flags that the text of a lane contains
+_COUNTED = (Quality.OK, Quality.CHECKSUM_WRONG)
+_MAX_FLAGS = 8
+
+
+@dataclass(frozen=True)
+class LaneReadings:
+    """Readings of one lane; ``None`` for quantities that the module does not measure or the dump does not contain.
+
+    Attributes:
+        lane: Number of the media lane, from 1.
+        tx_power: Launched power in dBm.
+        rx_power: Received power in dBm.
+        tx_bias: Laser bias in mA.
+        is_on: Whether the transmitter is switched on.
+        has_fault: Whether the transmitter reports a fault.
+        has_signal: Whether the receiver has a signal (no LOS).
+        is_locked: Whether the receiver is locked (no LOL).
+    """
+
+    lane: int
+    tx_power: Reading | None = None
+    rx_power: Reading | None = None
+    tx_bias: Reading | None = None
+    is_on: bool | None = None
+    has_fault: bool | None = None
+    has_signal: bool | None = None
+    is_locked: bool | None = None
+
+    @property
+    def transmits(self) -> bool | None:
+        """Whether the lane emits light; ``None`` if unknown."""
+        return self.is_on if self.tx_power is None else self.tx_power.quality is not Quality.BELOW_RANGE
+
+    @property
+    def receives(self) -> bool | None:
+        """Whether the lane receives a signal; ``None`` if unknown."""
+        if self.rx_power is not None and self.rx_power.quality is Quality.BELOW_RANGE:
+            return False
+        if self.has_signal is None and self.rx_power is not None:
+            return True
+        return self.has_signal
+
+    def __str__(self) -> str:
+        bias = "" if self.tx_bias is None else f", bias {_text(self.tx_bias, '.1f')}"
+        return f"lane {self.lane}: {self._transmission()}, {self._reception()}{bias}"
+
+    def _transmission(self) -> str:
+        fault = " (fault)" if self.has_fault else ""
+        if self.transmits is False:
+            return f"transmits nothing ({'switched off' if self.is_on is False else 'dark'}){fault}"
+        if self.tx_power is not None:
+            return f"transmits {_text(self.tx_power, '.1f')}{fault}"
+        return f"{'transmits (power not measured)' if self.transmits else 'transmitter unknown'}{fault}"
+
+    def _reception(self) -> str:
+        signs = [sign for sign, is_good in (("LOS", self.has_signal), ("LOL", self.is_locked)) if is_good is False]
+        flags = f" ({', '.join(signs)})" if signs else ""
+        if self.rx_power is not None and self.rx_power.quality is not Quality.BELOW_RANGE:
+            return f"receives {_text(self.rx_power, '.1f')}{flags}"
+        if self.receives is False:
+            return f"receives nothing{flags}"
+        return f"receives a signal (power not measured){flags}" if self.receives else f"receiver unknown{flags}"
+
+
+@dataclass(frozen=True)
+class ModuleReadings:
+    """Readings of a module.
+
+    Attributes:
+        state: State of the module and its data paths; empty if unknown.
+        monitors: Temperature and supply, by name.
+        lanes: Readings of each lane that the module has.
+        link: Quality of the received signal, by name.
+        flags: Flags that are set.
+    """
+
+    state: str = ""
+    monitors: Mapping[str, Reading] = field(default_factory=dict)
+    lanes: tuple[LaneReadings, ...] = ()
+    link: Mapping[str, Reading] = field(default_factory=dict)
+    flags: tuple[Flag, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Yield the readings as lines of text."""
+        monitors = [f"{name} {_text(reading, '.4g')}" for name, reading in self.monitors.items()]
+        parts = ([self.state] if self.state else []) + monitors
+        if parts:
+            yield "module: " + ", ".join(parts)
+        yield from map(str, self.lanes)
+        if not (monitors or self.lanes):
+            yield "no readings: the module has no monitors, or they are not in the dump"
+        if self.link:
+            yield "link: " + ", ".join(f"{name} {_text(reading, '.3g')}" for name, reading in self.link.items())
+        alarms = _flag_texts(self.flags)
+        if alarms:
+            omitted = f" and {len(alarms) - _MAX_FLAGS} more" if len(alarms) > _MAX_FLAGS else ""
+            yield f"flags: {', '.join(alarms[:_MAX_FLAGS])}{omitted}"
+
+
+def module_readings(module: DecodedModule, flags: Collection[Flag] = ()) -> ModuleReadings:
+    """Return the readings in a decoded memory of a module of any standard.
+
+    Args:
+        module: The decoded memory.
+        flags: Further flags that are set, such as flags that a dump does not read because reading clears them.
+    """
+    # Flat memories have the fields of the module state and monitors, but may leave them 0.
+    table = {
+        (item.name, item.index): item
+        for item in module.fields
+        if item.quality is not Quality.NOT_SUPPORTED and (item.value or not module.flat)
+    }
+    set_flags = tuple(dict.fromkeys([*_set_flags(module), *flags]))
+    lanes = tuple(_lane(table, set_flags, lane) for lane in _lanes(table))
+    return ModuleReadings(
+        state=_state(table),
+        monitors={name: _reading(table[name, None]) for name in _MODULE_MONITORS if (name, None) in table},
+        lanes=lanes,
+        link=_link(module) if any(lane.receives is not False for lane in lanes) else {},
+        flags=set_flags,
+    )
+
+
+def _lanes(table: Mapping[Flag, DecodedField]) -> list[int]:
+    indices = {index for name, index in table if name in (*_LANE_MONITORS, *_LOS, *_FAULT)}
+    measured = {index for name, index in table if name in _LANE_MONITORS}
+    # Flags have a bit for every possible lane, monitors only for lanes of the module.
+    return sorted({1 if index is None else index for index in measured or indices})
+
+
+def _lane(table: Mapping[Flag, DecodedField], flags: Collection[Flag], lane: int) -> LaneReadings:
+    def find(names: Collection[str]) -> DecodedField | None:
+        return next((table[name, index] for name in names for index in (lane, None) if (name, index) in table), None)
+
+    def is_set(names: Collection[str]) -> bool | None:
+        if any((name.removesuffix("_flag"), lane) in flags for name in names):
+            return True
+        values = [item.value for name in names if (item := find([name])) is not None and item.value is not None]
+        return any(values) if values else None
+
+    readings = {name: None if (item := find([name])) is None else _reading(item) for name in _LANE_MONITORS}
+    lost, unlocked, off = is_set(_LOS), is_set(_LOL), is_set(_OFF)
+    if lost is not None and _is_inverted(table):
+        lost = not lost
+    if not _may_emit(table):
+        off = True
+    return LaneReadings(
+        lane=lane,
+        tx_power=readings["tx_power"],
+        rx_power=readings["rx_power"],
+        tx_bias=readings["tx_bias"],
+        is_on=None if off is None else not off,
+        has_fault=is_set(_FAULT),
+        has_signal=None if lost is None else not lost,
+        is_locked=None if unlocked is None else not unlocked,
+    )
+
+
+def _may_emit(table: Mapping[Flag, DecodedField]) -> bool:
+    states = {item.description for (name, _), item in table.items() if name == "data_path_state" and item.description}
+    return not states or bool(states & _EMITTING)
+
+
+def _is_inverted(table: Mapping[Flag, DecodedField]) -> bool:
+    # SFF-8472, A0h:65.2 without 65.1: the module signals detection instead of loss.
+    inverted, normal = table.get(("los_inverted", None)), table.get(("los_implemented", None))
+    return inverted is not None and inverted.value is True and (normal is None or normal.value is False)
+
+
+def _reading(item: DecodedField) -> Reading:
+    value = float(item.value) if isinstance(item.value, (int, float)) else None
+    quality, unit = item.quality, item.unit
+    if unit == "mW":
+        unit = "dBm"
+        if value is not None:
+            value = 10.0 * math.log10(value) if value > 0.0 else None
+            quality = Quality.BELOW_RANGE if value is None and quality in _COUNTED else quality
+    return Reading(value, unit, quality, item.address)
+
+
+def _state(table: Mapping[Flag, DecodedField]) -> str:
+    module = table.get(("module_state", None))
+    paths = [item.description for (name, _), item in table.items() if name == "data_path_state" and item.description]
+    parts = [] if module is None or not module.description else [module.description]
+    if paths:
+        parts.append("data paths " + ", ".join(dict.fromkeys(paths)))
+    not_ready = table.get(("data_not_ready", None))
+    if not_ready is not None and not_ready.value is True:
+        parts.append("monitors not ready")
+    return ", ".join(parts)
+
+
+def _link(module: DecodedModule) -> dict[str, Reading]:
+    # Receivers without lock report 0.
+    return {
+        _LINK[item.name]: Reading(item.value, item.unit, Quality.OK, item.source)
+        for item in reversed(module.samples)
+        if item.name in _LINK and item.value
+    }
+
+
+def _set_flags(module: DecodedModule) -> Iterator[Flag]:
+    for item in module.fields:
+        stem = item.name.removesuffix("_flag")
+        is_flag = stem != item.name or item.name.startswith(("alarm_", "warning_"))
+        if is_flag and item.value is True and item.quality in _COUNTED:
+            yield stem, item.index
+
+
+def _flag_texts(flags: Collection[Flag]) -> list[str]:
+    lanes: dict[str, list[int]] = {}
+    for name, lane in flags:
+        if name not in _EVENTS | _SHOWN:
+            lanes.setdefault(name, []).extend([] if lane is None else [lane])
+    return [
+        name.replace("_", " ") + (f" (lane {', '.join(map(str, numbers))})" if numbers else "")
+        for name, numbers in lanes.items()
+    ]
+
+
+def _text(reading: Reading, number_format: str) -> str:
+    if reading.value is None:
+        return "unknown" if reading.quality is Quality.STALE else reading.quality.value.replace("_", " ")
+    unit = {"degC": "°C"}.get(reading.unit, reading.unit)
+    doubt = "" if reading.quality is Quality.OK else f" ({reading.quality.value.replace('_', ' ')})"
+    return f"{format(reading.value, number_format)} {unit}".rstrip() + doubt

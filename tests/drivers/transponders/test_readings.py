@@ -1,0 +1,209 @@
+"""The readings of a module: whether each lane transmits and receives, and how well."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from lumion_hw import VirtualClock
+from lumion_hw.drivers import CmisTransponder
+from lumion_hw.drivers.transponders.cmis_decoder import decode_image
+from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
+from lumion_hw.drivers.transponders.dump_decoder import decode_memory
+from lumion_hw.drivers.transponders.readings import LaneReadings, module_readings
+from lumion_hw.drivers.transponders.sfp_decoder import decode_sfp
+from lumion_hw.emulator import CmisModule, Fibre, join
+from lumion_hw.interfaces import Quality, Reading, TransponderIdentity
+from lumion_hw.standards.cmis import FIELDS
+from lumion_hw.standards.cmis.image import LOWER, MemoryImage
+from lumion_hw.standards.module_text import image_from_text
+from lumion_hw.standards.sff8472.image import SfpImage
+from tests.drivers.transponders.sfp_memories import CONSTANTS, IDENTITY, MONITORS
+from tests.standards import module_text_samples as posted
+
+
+def text_of(module: DecodedModule, flags: tuple[tuple[str, int | None], ...] = ()) -> list[str]:
+    return list(module_readings(module, flags).lines())
+
+
+def dumped(profile: str, switch_on: bool = True) -> MemoryImage:
+    clock = VirtualClock()
+    module = CmisModule.from_profile(profile, clock=clock, low_power_pin=False)
+    with CmisTransponder(module, clock=clock, device="m") as transponder:
+        transponder.power_up()
+        if switch_on:
+            transponder.enable()
+        return transponder.dump()
+
+
+def test_a_posted_memory_of_an_sfp() -> None:
+    image = image_from_text(posted.I2CDUMP_SFP.encode())
+    assert image is not None
+    assert text_of(decode_memory(image)) == [
+        "module: temperature 66.2 °C, supply 3.271 V",
+        "lane 1: transmits -3.0 dBm, receives -3.0 dBm, bias 6.0 mA",
+    ]
+
+
+def test_a_posted_memory_of_a_cmis_module() -> None:
+    image = image_from_text(posted.SFPUTIL_CMIS.encode())
+    assert image is not None
+    lines = text_of(decode_memory(image))
+    assert lines[0] == "module: ready, data paths activated, temperature 26.24 °C, supply 3.249 V"
+    # 2844h and 1F29h · 0.1 µW; the unit of the bias is on page 01h, which is missing
+    assert lines[1] == "lane 1: transmits 0.1 dBm, receives -1.0 dBm, bias unknown"
+    assert [line[:7] for line in lines[1:]] == ["lane 1:", "lane 2:", "lane 3:", "lane 4:"]
+
+
+def test_four_lanes_that_receive_nothing() -> None:
+    flags = (("rx_los", 2), ("rx_power_low_alarm", 1), ("rx_power_low_alarm", 2), ("module_state_changed", None))
+    lines = text_of(decode_image(dumped("400g-dr4")), flags)
+    assert lines[0].startswith("module: ready, data paths activated, temperature 38.5")
+    assert lines[1].startswith("lane 1: transmits 1.0 dBm, receives nothing, bias 70.")
+    assert "receives nothing (LOS)" in lines[2]
+    assert lines[-1] == "flags: rx power low alarm (lane 1, 2)"
+    assert len(lines) == 6
+
+
+def test_a_module_that_is_off() -> None:
+    lines = text_of(decode_image(dumped("400g-dr4", switch_on=False)))
+    assert [line.partition(",")[0] for line in lines[1:]] == [
+        f"lane {lane}: transmits nothing (switched off)" for lane in range(1, 5)
+    ]
+
+
+def test_a_receiver_with_lock_shows_the_quality_of_the_signal() -> None:
+    clock = VirtualClock()
+    one, other = (CmisModule.from_profile("400zr", clock=clock, seed=seed, low_power_pin=False) for seed in (1, 2))
+    join(one, other, Fibre(loss_db=8.0))
+    with (
+        CmisTransponder(one, clock=clock, device="one") as near,
+        CmisTransponder(other, clock=clock, device="other") as far,
+    ):
+        near.power_up()
+        assert module_readings(decode_image(near.dump())).link == {}  # receivers without lock report 0
+        far.power_up()
+        near.enable()
+        far.enable()
+        assert near.wait_for_lock(60.0).locked
+        lines = text_of(decode_image(near.dump()))
+    assert re.match(r"lane 1: transmits -(9\.9|10\.\d) dBm, receives -18\.\d dBm, bias", lines[1])  # 8 dB of loss
+    assert lines[2].startswith("link: ")
+    assert "BER before error correction" in lines[2]
+    assert "OSNR" in lines[2]
+
+
+def test_a_cable_without_monitors_says_so() -> None:
+    module = decode_image(
+        MemoryImage({LOWER: bytes([0x18, 0x52, 0x80, *bytes(125)]), (0, 0): bytes([0x18, *bytes(127)])})
+    )
+    assert "no monitors" in text_of(module)[-1]
+    assert text_of(decode_sfp(SfpImage(bytes([3, *bytes(255)])))) == [
+        "no readings: the module has no monitors, or they are not in the dump"
+    ]
+
+
+def test_inverted_loss_of_signal() -> None:
+    a0, a2 = bytearray(IDENTITY + bytes(160)), bytearray(CONSTANTS + MONITORS + bytes(146))
+    a0[65] = a0[65] & ~0x02 | 0x04  # 65.2 without 65.1: the bit means that there is a signal
+    a2[110] |= 0x02
+    assert module_readings(decode_sfp(SfpImage(bytes(a0), bytes(a2)))).lanes[0].has_signal is True
+    a0[65] |= 0x02
+    assert module_readings(decode_sfp(SfpImage(bytes(a0), bytes(a2)))).lanes[0].has_signal is False
+
+
+def dbm(value: float | None, quality: Quality = Quality.OK) -> Reading:
+    return Reading(value, "dBm", quality, "11h:154")
+
+
+@pytest.mark.parametrize(
+    ("lane", "text"),
+    [
+        (LaneReadings(2, dbm(-1.2), dbm(None, Quality.BELOW_RANGE), has_signal=False),
+         "lane 2: transmits -1.2 dBm, receives nothing (LOS)"),
+        (LaneReadings(1, dbm(None, Quality.BELOW_RANGE), dbm(-9.0), is_on=True, has_fault=True, is_locked=False),
+         "lane 1: transmits nothing (dark) (fault), receives -9.0 dBm (LOL)"),
+        (LaneReadings(1, is_on=True, has_signal=True),
+         "lane 1: transmits (power not measured), receives a signal (power not measured)"),
+        (LaneReadings(1), "lane 1: transmitter unknown, receiver unknown"),
+        (LaneReadings(1, dbm(-1.0, Quality.CHECKSUM_WRONG), dbm(None, Quality.ABOVE_RANGE)),
+         "lane 1: transmits -1.0 dBm (checksum wrong), receives above range"),
+    ],
+)  # fmt: skip
+def test_text_of_a_lane(lane: LaneReadings, text: str) -> None:
+    assert str(lane) == text
+
+
+def test_any_standard_with_four_lanes_fits() -> None:
+    def item(name: str, lane: int | None, value: float | bool, unit: str = "") -> DecodedField:
+        return DecodedField(name, lane, "00h:34", 0, "", value, unit, "", Quality.OK)
+
+    fields = [item("temperature", None, 30.0, "degC"), item("supply", None, 3.3, "V")]
+    for lane in range(1, 5):
+        fields += [
+            item("rx_power", lane, 0.5, "mW"),
+            item("tx_power", lane, 0.0, "mW"),
+            item("rx_los", lane, lane == 3),
+        ]
+    identity = TransponderIdentity("V", "P", "", "", "", "", 0.0)
+    module = DecodedModule("", "QSFP28", "SFF-8636", "2.10", identity, False, (), {}, {}, tuple(fields), (), ())
+    assert text_of(module)[3] == "lane 3: transmits nothing (dark), receives -3.0 dBm (LOS)"
+    assert len(text_of(module)) == 5
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_unknown_bytes_change_no_value_and_cause_no_finding(seed: int) -> None:
+    chance = random.Random(seed)
+    image = dumped_dr4()
+    whole = decode_image(image)
+    known = {(item.name, item.index): item.value for item in whole.fields if item.quality is Quality.OK}
+    halves, unknown = dict(image.halves), dict(image.unknown)
+    for half, data in image.halves.items():
+        start = 0 if half == LOWER else 128
+        lost = frozenset(chance.sample(range(start, start + 128), chance.choice([0, 1, 5, 60, 128])))
+        lost -= {0} if half == LOWER else set()
+        halves[half] = bytes(0 if start + at in lost else byte for at, byte in enumerate(data))
+        unknown[half] = unknown.get(half, frozenset()) | lost
+    module = decode_image(MemoryImage(halves, unknown))
+    assert [item for item in module.findings if item.severity.value != "note"] == []
+    for item in module.fields:
+        if item.quality is Quality.OK and (item.name, item.index) in known:
+            assert item.value == known[item.name, item.index]
+
+
+def test_an_unknown_support_bit_does_not_hide_a_monitor() -> None:
+    image = dumped_dr4()
+    byte = FIELDS["tx_power_monitor_supported"].byte
+    page = bytearray(image.halves[0, 1])
+    page[byte - 128] = 0
+    halves = {**image.halves, (0, 1): bytes(page)}
+    lost = {**image.unknown, (0, 1): frozenset({byte})}
+    assert decode_image(MemoryImage(halves, lost)).field("tx_power", 1).quality is Quality.OK
+
+
+_DR4: list[MemoryImage] = []
+
+
+def dumped_dr4() -> MemoryImage:
+    if not _DR4:
+        _DR4.append(dumped("400g-dr4"))
+    return _DR4[0]
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_unknown_bytes_of_an_sfp(seed: int) -> None:
+    chance = random.Random(seed)
+    memories = {"a0": IDENTITY + bytes(160), "a2": CONSTANTS + MONITORS + bytes(146)}
+    whole = decode_sfp(SfpImage(**memories))
+    known = {item.name: item.value for item in whole.fields if item.quality is Quality.OK}
+    unknown = {key: frozenset(chance.sample(range(1, 256), chance.choice([0, 1, 5, 60, 255]))) for key in memories}
+    lost = {
+        key: bytes(0 if at in unknown[key] else byte for at, byte in enumerate(data)) for key, data in memories.items()
+    }
+    module = decode_sfp(SfpImage(**lost, unknown=unknown))
+    assert {item.kind for item in module.findings} <= {"unread"}
+    for item in module.fields:
+        if item.quality is Quality.OK and item.name in known:
+            assert item.value == known[item.name]
