@@ -90,7 +90,8 @@ def show(
 ) -> None:
     """Show whether each lane of DEVICE transmits and receives, and how well.
 
-    Of a lane, such as dr4-a/2, the whole module is shown. The memory is read without clearing flags; then the flags are read, which clears them in the module.
+    Of a lane, such as dr4-a/2, the whole module is shown. The memory is read without clearing flags; then the flags
+    are read, which clears them in the module.
     """
     device = device.partition("/")[0]
     with _open_module(bench_file, device, emulate, seed, endpoints) as (module, _):
