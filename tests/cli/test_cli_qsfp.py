@@ -51,8 +51,12 @@ def test_show_lists_the_lanes(bench: str, capsys: pytest.CaptureFixture[str]) ->
     assert document["flags"] == []
 
 
-def test_show_prints_tables(bench: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "tx_bias_ma" in run(capsys, "show", bench, "q1")
+def test_show_begins_with_what_each_lane_sends_and_receives(bench: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = run(capsys, "show", bench, "q1").splitlines()
+    assert lines[0].startswith("q1: QSFP28, LUMION TEST QSFP28-LR4-TEST")
+    assert "lane 4: transmits 0.0 dBm, receives -10.0 dBm, bias 40.0 mA" in lines
+    assert len(lines) <= 25
+    assert "tx_bias_ma" in run(capsys, "show", bench, "q1", "--all")
 
 
 def test_show_a_cable(bench: str, capsys: pytest.CaptureFixture[str]) -> None:
