@@ -8,6 +8,7 @@ from typing import Literal
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import Driver, close_on_error, not_open
+from lumion_hw.drivers.transponders import qsfp_user
 from lumion_hw.drivers.transponders.qsfp_identity import QsfpCapabilities, capabilities_of, identity_of
 from lumion_hw.drivers.transponders.qsfp_memory import TOLERATED, QsfpFlags, QsfpMemory
 from lumion_hw.drivers.transponders.qsfp_monitors import (
@@ -547,6 +548,24 @@ class QsfpTransponder(Driver):
                 self._opened_monitors().await_data()
 
     # -- memory
+
+    def user_memory(self) -> bytes:
+        """Return the 128 bytes of user memory (page 02h). Raises ``NotSupportedError`` if the module has none."""
+        self._require("page_02", "user memory", "195.7")
+        return qsfp_user.read(self._memory)
+
+    def write_user_memory(self, offset: int, data: bytes) -> None:
+        """Write a part of the user memory. After ``VerifyError``, call :meth:`enter_password` and try again."""
+        self._require("page_02", "user memory", "195.7")
+        with self._pages.transaction():
+            self._guard()
+            qsfp_user.write(self._memory, offset, data)
+
+    def enter_password(self, password: int) -> None:
+        """Unlock the user memory until the next reset. Raises ``LimitError`` if the password is above 7FFFFFFFh."""
+        with self._pages.transaction():
+            self._guard()
+            qsfp_user.enter_password(self._memory, password)
 
     def dump(self) -> MemoryImage:
         """Read the complete memory, except the flags, which reading would clear.
