@@ -141,12 +141,18 @@ def flags(
         masked = sorted(_flag_text(*key) for key, on in (masks or {}).items() if on)
         echo_json({"device": device, "flags": rows, "masked": masked})
     elif rows:
-        echo_table(f"Flags of {device}", tuple(rows[0]), [tuple(row.values()) for row in rows])
+        echo_table(f"Flags of {device}", tuple(rows[0]), [tuple(map(_cell, row.values())) for row in rows])
     else:
         echo_text(f"{device}: no flags")
     for option, names in (("masked", to_mask), ("not masked", to_unmask)):
         if names and not as_json:
             echo_text(f"{device}: {option}: {', '.join(names)}")
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return round(value, 3) if isinstance(value, float) else value
 
 
 def _change_masks(

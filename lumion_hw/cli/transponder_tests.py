@@ -50,13 +50,11 @@ def loopback(
     lanes: tuple[int, ...] | None,
     as_json: bool,
 ) -> None:
-    r"""Close a loopback of DEVICE, or open all of them with `off`. Transmitters do not change.
+    """Close a loopback of DEVICE, or open all of them with `off`. Transmitters do not change.
 
-    \b
-    media-near   host signal returns to the host at the media side (CMIS: media side output)
-    media-far    light of the far end returns to the far end       (media side input)
-    host-near    host signal returns to the host at the host side  (host side input)
-    host-far     light of the far end returns at the host side     (host side output)
+    A near loopback returns the signal of this host to this host, at the host side or at the media side of the module.
+    A far loopback returns the signal of the far end to the far end. In the words of CMIS, media-near is the media side
+    output loopback, media-far media side input, host-near host side input, and host-far host side output.
     """
     from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES
 
@@ -196,7 +194,7 @@ def running_pattern(
     "--pattern",
     "pattern_name",
     required=True,
-    type=click.Choice(_PATTERNS, case_sensitive=False),
+    type=click.Choice(_PATTERNS),
     help="Test pattern; Q means PAM4.",
 )
 @click.option("--generate", is_flag=True, help="Send the pattern.")
