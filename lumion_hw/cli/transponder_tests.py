@@ -170,21 +170,26 @@ def running_pattern(
             offers = ", ".join(item.name for item in patterns) or "no pattern"
             text = f"the {end.replace('_', ' ')} of {device} does not support {pattern.name}"
             raise NotSupportedError(text, hint=f"It advertises {offers}.", device=device)
-    started: list[str] = []
-    try:
+    with contextlib.ExitStack() as stack:
         for end in ends:
-            started.append(end)
-            module.start_pattern(end, pattern, lanes)
+            stack.enter_context(_running_end(module, device, end, pattern, lanes))
+        yield
+
+
+@contextmanager
+def _running_end(
+    module: CmisTransponder, device: str, end: str, pattern: Pattern, lanes: tuple[int, ...]
+) -> Iterator[None]:
+    try:
+        module.start_pattern(end, pattern, lanes)
         yield
     except BaseException:
-        for end in started:
-            try:
-                module.stop_pattern(end, lanes)
-            except LumionError as error:  # the first error is the more important one
-                note(f"{device}: the {end.replace('_', ' ')} could not be switched off: {error}")
+        try:
+            module.stop_pattern(end, lanes)
+        except LumionError as error:  # the first error is the more important one
+            note(f"{device}: the {end.replace('_', ' ')} could not be switched off: {error}")
         raise
-    for end in started:
-        module.stop_pattern(end, lanes)
+    module.stop_pattern(end, lanes)
 
 
 @click.command()
@@ -229,7 +234,7 @@ def prbs(
     if not ends:
         raise click.UsageError("Give --generate, --check or both.")
     rows: list[PatternRow] = []
-    interrupt: KeyboardInterrupt | None = None
+    failure: KeyboardInterrupt | LumionError | None = None
     with open_module(bench_file, device, emulate, seed, endpoints) as (opened, clock):
         module = cmis_module(opened, "a test pattern")
         lanes = lanes or _lanes_of(module, side)
@@ -238,16 +243,20 @@ def prbs(
                 note(f"{device}: {pattern_name} on {side} lanes {lane_text(lanes)}; Ctrl-C ends the test")
                 checker = PatternCheck(module, clock, side, lanes) if check else None
                 _watch(module, clock, checker, duration_s, _collector(rows, as_json))
-        except KeyboardInterrupt as error:
-            interrupt = error
+        except (KeyboardInterrupt, LumionError) as error:
+            failure = error
+    if isinstance(failure, LumionError) and (as_json or not rows):
+        raise failure
     totals = _totals(rows, lanes)
     if as_json:
-        test = {"device": device, "side": side, "pattern": pattern_name, "lanes": lanes, "interrupted": bool(interrupt)}
+        test = {"device": device, "side": side, "pattern": pattern_name, "lanes": lanes, "interrupted": bool(failure)}
         echo_json(test | {"rows": [asdict(row) for row in rows], "totals": totals})
     else:
         _print_totals(device, pattern_name, totals)
-    if interrupt is not None and duration_s is not None:
-        raise interrupt
+    # Without a duration, Ctrl-C is the normal end.
+    if failure is not None and not (isinstance(failure, KeyboardInterrupt) and duration_s is None):
+        note(f"{device}: the test ended early; the table holds the results so far")
+        raise failure
     silent = tuple(total["lane"] for total in totals if not total["has_pattern"])
     if silent:
         note(f"{device}: no {pattern_name}, or an interrupted one, at the {side} checker of lanes {lane_text(silent)}")
