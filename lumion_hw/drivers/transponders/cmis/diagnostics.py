@@ -184,28 +184,32 @@ class Diagnostics:
         """
         module = self._module
         module.needs(self._offers and module.memory.value("bit_counting_supported"), "counting bits of a test pattern")
+        self._need_checkers(side, lanes)
         counts: dict[int, PatternCount] = {}
         for first, selector in zip((1, 5), _COUNTERS[side], strict=True):
             group = [lane for lane in lanes if first <= lane < first + _COUNTED_TOGETHER]
             if group:
-                counts |= self._read_counts(side, group, first, selector)
+                counts |= self._read_counts(group, first, selector)
+        # A module that was reset or replaced in the meantime shows zeros, which look like a result.
+        self._need_checkers(side, lanes)
         return counts
 
+    def _need_checkers(self, side: str, lanes: Collection[int]) -> None:
+        off = [lane for lane in lanes if not self._checks(side, lane)]
+        if off:
+            raise self._module.error(
+                DeviceError,
+                f"the {side} pattern checker of lane {', '.join(map(str, off))} is off",
+                "Start it. If it was on, the module was reset or unplugged, or another program stopped it.",
+            )
+
     def _read_counts(
-        self, side: str, lanes: Collection[int], first: int, selector: DiagnosticsSelector
+        self, lanes: Collection[int], first: int, selector: DiagnosticsSelector
     ) -> dict[int, PatternCount]:
         module, memory = self._module, self._module.memory
         errors, bits = FIELDS["error_count"], FIELDS["bit_count"]
         start, end = errors.all_bytes().start, bits.all_bytes().stop
         with memory.pages.transaction():
-            # A module that was reset or replaced in the meantime shows zeros, which look like a result.
-            off = [lane for lane in lanes if not self._checks(side, lane)]
-            if off:
-                raise module.error(
-                    DeviceError,
-                    f"the {side} pattern checker of lane {', '.join(map(str, off))} is off",
-                    "Start it. If it was on, the module was reset or unplugged, or another program stopped it.",
-                )
             if memory.number("diagnostics_selector") != selector:
                 memory.write("diagnostics_selector", int(selector))
                 module.clock.sleep(RESULTS_S)
