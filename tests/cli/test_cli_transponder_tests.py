@@ -314,6 +314,24 @@ def test_flags_that_are_cleared(capsys: pytest.CaptureFixture[str], lit: CmisTra
     assert "data_path_state_changed" not in left
 
 
+def test_flags_whose_cause_persists_are_set_again(
+    capsys: pytest.CaptureFixture[str], bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SFF-8679: a flag is set again up to 0.2 s after a reading cleared it."""
+    lr4, times_s = bench.transponders["lr4"], []
+    assert isinstance(lr4, QsfpTransponder)
+    read = lr4.flags
+
+    def timed() -> Any:
+        times_s.append(bench.clock.now())
+        return read()
+
+    monkeypatch.setattr(lr4, "flags", timed)
+    flags = document(capsys, "flags b lr4 --clear")["flags"]
+    assert {flag["lane"] for flag in flags if flag["name"] == "rx_los"} == {1, 2, 3, 4}
+    assert times_s[-1] - times_s[-2] >= 0.2
+
+
 def test_mask_a_flag_of_one_lane(capsys: pytest.CaptureFixture[str], zr: CmisTransponder) -> None:
     result = document(capsys, "flags b zr --mask rx_los:1 --mask temperature_high_alarm --mask rx_lol")
     assert {"rx_los:1", "temperature_high_alarm", "rx_lol:1", "rx_lol:8"} <= set(result["masked"])

@@ -36,11 +36,7 @@ def write(module: ModuleContext, name: str, lane: int | None, masked: bool) -> N
     lanes = () if field is None else field.array.indices if field.array else (None,)
     module.needs(field is not None and lane in lanes, f"masking {name}{'' if lane is None else f' of lane {lane}'}")
     module.guard()
-    if field is None:
-        return
-    if lane is not None and field.array is not None and field.array.stride_bits == 1:
-        module.memory.set_lanes(field.name, (lane,), masked)
-    else:
+    if field is not None:
         module.memory.write(field.name, masked, lane)
 
 
