@@ -283,7 +283,7 @@ def _watch(
     report: Callable[[list[PatternRow]], None],
 ) -> None:
     began_s, n_rows = clock.now(), 0
-    while duration_s is None or n_rows * _ROW_S < duration_s:
+    while duration_s is None or clock.now() - began_s < duration_s:  # readings may take longer than an interval
         n_rows += 1
         end_s = began_s + (n_rows * _ROW_S if duration_s is None else min(n_rows * _ROW_S, duration_s))
         clock.sleep(max(end_s - clock.now(), 0.0))

@@ -30,6 +30,9 @@ mesh: {controller: mesh0}
 BIT_RATE_400ZR = 478.75e9
 """Line rate of 400ZR: 59.84375 GBd, four bits per symbol on each of two polarizations (OIF-400ZR-01.0)."""
 
+BIT_RATE_100GBASE_DR = 106.25e9
+"""Line rate of a lane of 400GBASE-DR4: 53.125 GBd, two bits per symbol (IEEE 802.3 clause 124)."""
+
 
 @pytest.fixture
 def bench_file(tmp_path: Path) -> str:
@@ -138,6 +141,37 @@ def test_bits_and_errors_of_a_pattern(capsys: pytest.CaptureFixture[str], lit: C
     assert 1e-9 < total["ber"] < 1.25e-2  # below the limit of the error correction
     assert registers(lit, 0x13, 152, 168) == [0, 0]  # generator and checker are off
     assert not lit.status().tx_disabled
+
+
+def test_the_lanes_of_the_data_paths_are_tested(capsys: pytest.CaptureFixture[str], bench: Bench) -> None:
+    dr4 = bench.transponders["dr4"]
+    assert isinstance(dr4, CmisTransponder)
+    dr4.power_up()
+    dr4.select_application(1)
+    dr4.set_loopback("media_output", True)
+    dr4.enable()
+    assert dr4.wait_for_lock(60.0).locked
+    result = document(capsys, "prbs b dr4 --side media --pattern PRBS31 --generate --check --seconds 2")
+    assert [total["lane"] for total in result["totals"]] == [1, 2, 3, 4]
+    for total in result["totals"]:
+        assert total["bits"] == pytest.approx(2.0 * BIT_RATE_100GBASE_DR, rel=0.2)
+    result = document(capsys, "prbs b dr4 --side host --pattern PRBS31 --check --seconds 1 --lanes 2,5-6", code=1)
+    assert [total["lane"] for total in result["totals"]] == [2, 5, 6]
+    assert registers(dr4, 0x13, 144, 152, 160, 168) == [0, 0, 0, 0]
+
+
+def test_a_slow_bus_does_not_prolong_the_test(
+    capsys: pytest.CaptureFixture[str], bench: Bench, lit: CmisTransponder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = lit.pattern_counts
+
+    def slow(*arguments: Any) -> Any:
+        bench.clock.sleep(1.5)
+        return count(*arguments)
+
+    monkeypatch.setattr(lit, "pattern_counts", slow)
+    result = document(capsys, "prbs b zr --side media --pattern PRBS31 --generate --check --seconds 4")
+    assert [row["time_s"] for row in result["rows"]] == pytest.approx([2.6, 4.2], abs=0.2)
 
 
 def test_one_line_per_lane_and_second(capsys: pytest.CaptureFixture[str], lit: CmisTransponder) -> None:
