@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lumion_hw.cli.common.lazy import NamedGroup
+from lumion_hw.cli.common.modules import (
+    NOT_CMIS,
+    cmis_module as _cmis,
+    device_arguments as _device_arguments,
+    open_module as _open_module,
+)
 from lumion_hw.cli.common.numbers import MAX_COUNT, PERIOD, Number
-from lumion_hw.cli.common.opening import bench_options, open_bench
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note, progress
 from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.cli.common.parameter_type import ParameterType
-from lumion_hw.errors import ConfigError, LumionError, NotSupportedError, name_hint
+from lumion_hw.cli.transponder_settings import eeprom, flags, set_
+from lumion_hw.cli.transponder_tests import loopback, prbs
+from lumion_hw.errors import LumionError, NotSupportedError
 from lumion_hw.files.json_text import json_text, rename_key
 
 if TYPE_CHECKING:
-    from lumion_hw.clock import Clock
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
     from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
     from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
@@ -28,9 +32,7 @@ if TYPE_CHECKING:
     from lumion_hw.standards.sff8472.image import SfpImage
 
 _MAX_FIRMWARE_BYTES = 64 << 20
-_MODULE_KINDS = ("cmis", "qsfp-8636", "sfp-8472")
 _IDENTITY_CHECKSUM = {"CMIS": "00h:222", "SFF-8472": "CC_BASE", "SFF-8636": "CC_BASE"}
-_NOT_CMIS = "This module follows SFF-8472 or SFF-8636."
 _MAX_WARNINGS = 3
 _SEVERITY_SIGNS = {"error": "!!", "warning": "!", "note": ""}
 
@@ -44,37 +46,15 @@ def transponder() -> None:
     """
 
 
-def _device_arguments(function: Any) -> Any:
-    return click.argument("bench_file", metavar="BENCH")(click.argument("device")(bench_options(function)))
-
-
-@contextmanager
-def _open_module(
-    bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None
-) -> Iterator[tuple[Transponder, Clock]]:
-    """Open one module. Raises ``ConfigError`` if the bench does not have it."""
-    with open_bench(bench_file, emulate, seed, endpoints, [device]) as bench:
-        if device not in bench.transponders:
-            devices = bench.model.devices.items()
-            modules = [name for name, model in devices if getattr(model, "kind", "") in _MODULE_KINDS]
-            hint = name_hint(device, modules, "Its modules are")
-            raise ConfigError(f"{bench_file} has no module {device!r}", hint=hint)
-        yield bench.transponders[device], bench.clock
-
-
-def _cmis(module: Transponder, action: str) -> CmisTransponder:
-    from lumion_hw.drivers.transponders.cmis import CmisTransponder
-
-    if not isinstance(module, CmisTransponder):
-        raise NotSupportedError(f"{action} needs a CMIS module", hint=_NOT_CMIS)
-    return module
+for _command in (set_, loopback, prbs, flags, eeprom):
+    transponder.add_command(_command)
 
 
 def _coherent(module: Transponder, action: str) -> CoherentTransponder:
     from lumion_hw.interfaces import CoherentTransponder
 
     if not isinstance(module, CoherentTransponder):
-        raise NotSupportedError(f"{action} needs a CMIS module", hint=_NOT_CMIS)
+        raise NotSupportedError(f"{action} needs a CMIS module", hint=NOT_CMIS)
     return module
 
 

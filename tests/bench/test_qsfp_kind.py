@@ -38,7 +38,7 @@ def model(**keys: object) -> QsfpModel:
 
 
 def optics(profile: str, **keys: object) -> ModuleOptics:
-    found = model(profile=profile, **keys).optics
+    found = model(profile=profile, **keys).lane_optics
     assert found is not None
     return found
 
@@ -60,7 +60,7 @@ def test_a_profile_has_the_limits_of_its_standard(profile: str) -> None:
 
 @pytest.mark.parametrize("profile", ["100g-aoc", "100g-cr4"])
 def test_cables_have_no_fibres_to_plan_with(profile: str) -> None:
-    assert model(profile=profile).optics is None
+    assert model(profile=profile).lane_optics is None
 
 
 def test_keys_override_the_profile() -> None:

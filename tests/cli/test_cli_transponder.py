@@ -232,7 +232,7 @@ def scripted(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> Peer:
     def open_bench(*_: Any) -> Iterator[Any]:
         yield SimpleNamespace(transponders={"zr1": module}, clock=peer.clock, model=SimpleNamespace(devices={}))
 
-    monkeypatch.setattr("lumion_hw.cli.transponder.open_bench", open_bench)
+    monkeypatch.setattr("lumion_hw.cli.common.modules.open_bench", open_bench)
     return peer
 
 

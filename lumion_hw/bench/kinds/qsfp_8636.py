@@ -160,7 +160,7 @@ class QsfpModel(PluggableModel):
 
     @model_validator(mode="after")
     def _levels_in_order(self) -> Self:
-        optics = self.optics
+        optics = self.lane_optics
         if optics is not None and not optics.sensitivity_dbm < optics.overload_dbm:
             levels = f"{optics.sensitivity_dbm:g} and {optics.overload_dbm:g}"
             raise ValueError(f"expected sensitivity_dbm below overload_dbm, found {levels}")

@@ -8,7 +8,9 @@ from typing import Literal
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import Driver, close_on_error, not_open
+from lumion_hw.drivers.transponders import qsfp_user
 from lumion_hw.drivers.transponders.qsfp_identity import QsfpCapabilities, capabilities_of, identity_of
+from lumion_hw.drivers.transponders.qsfp_lane import QsfpLane
 from lumion_hw.drivers.transponders.qsfp_memory import TOLERATED, QsfpFlags, QsfpMemory
 from lumion_hw.drivers.transponders.qsfp_monitors import (
     POLL_S,
@@ -548,6 +550,24 @@ class QsfpTransponder(Driver):
 
     # -- memory
 
+    def user_memory(self) -> bytes:
+        """Return the 128 bytes of user memory (page 02h). Raises ``NotSupportedError`` if the module has none."""
+        self._require("page_02", "user memory", "195.7")
+        return qsfp_user.read(self._memory)
+
+    def write_user_memory(self, offset: int, data: bytes) -> None:
+        """Write a part of the user memory. After ``VerifyError``, call :meth:`enter_password` and try again."""
+        self._require("page_02", "user memory", "195.7")
+        with self._pages.transaction():
+            self._guard()
+            qsfp_user.write(self._memory, offset, data)
+
+    def enter_password(self, password: int) -> None:
+        """Unlock the user memory until the next reset. Raises ``LimitError`` if the password is above 7FFFFFFFh."""
+        with self._pages.transaction():
+            self._guard()
+            qsfp_user.enter_password(self._memory, password)
+
     def dump(self) -> MemoryImage:
         """Read the complete memory, except the flags, which reading would clear.
 
@@ -703,64 +723,6 @@ class QsfpTransponder(Driver):
 
 
 _POWER_BITS = ("power_override", "low_power_set", "high_power_class_5_7_enable", "high_power_class_8_enable")
-
-
-class QsfpLane:
-    """Driver of one lane of a module; implements ``Transponder``. Other lanes do not change.
-
-    Args:
-        module: Driver of the module, which opens and closes the connection.
-        lane: Lane, 1 to 4.
-    """
-
-    def __init__(self, module: QsfpTransponder, lane: int) -> None:
-        self._module, self._lane = module, lane
-
-    def __repr__(self) -> str:
-        """Return the module and the lane as one line of text."""
-        return f"<{type(self).__name__} {self._lane} of {self._module!r}>"
-
-    def identify(self) -> TransponderIdentity:
-        """Read the identity of the module. Raises ``IdentityError`` if it is not the expected one."""
-        return self._module.identify()
-
-    def can_switch(self) -> bool:
-        """Return whether software can switch the transmitter."""
-        return self._module.can_switch()
-
-    def enable(self) -> None:
-        """Leave low-power mode and switch the transmitter of this lane on.
-
-        Raises the errors of :meth:`QsfpTransponder.enable`.
-        """
-        self._module.enable_lane(self._lane)
-
-    def disable(self) -> None:
-        """Switch the transmitter of this lane off. Raises the errors of :meth:`QsfpTransponder.disable`."""
-        self._module.disable_lane(self._lane)
-
-    def monitors(self) -> Monitors:
-        """Read temperature and supply of the module, and bias and powers of this lane.
-
-        Raises the errors of :meth:`QsfpTransponder.monitors`.
-        """
-        whole, own = self._module.readings()
-        lane = own[self._lane - 1]
-        return Monitors(
-            temperature_c=whole.temperature_c,
-            supply_v=whole.supply_v,
-            tx_bias_ma=lane.tx_bias_ma,
-            tx_power_dbm=lane.tx_power_dbm,
-            rx_power_dbm=lane.rx_power_dbm,
-            timestamp_s=whole.timestamp_s,
-        )
-
-    def status(self) -> SignalStatus:
-        """Read the status of this lane. Raises the errors of :meth:`QsfpTransponder.status`."""
-        return self._module.status_of((self._lane,))
-
-    def close(self) -> None:
-        """Do nothing: the module's driver closes the link. The transmitter does not change."""
 
 
 def _key(flag: QsfpField) -> FieldKey:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lumion_hw.emulator.faults.fault_table import MODULE_DEAD, Argument, ScriptedFault
-from lumion_hw.emulator.transponders.module_fault import ModuleFault
+from lumion_hw.emulator.faults.module_fault import ModuleFault
 
 
 @dataclass(frozen=True)

@@ -545,6 +545,64 @@ def test_only_loopbacks_that_are_there_can_be_closed(module: CmisTransponder, pe
         module.set_loopback("media_input", True, lanes=[1])
 
 
+def test_loopbacks_of_both_sides_need_a_module_that_allows_them(peer: Peer, clock: VirtualClock) -> None:
+    peer.put(0x13, 128, b"\x0a")  # media input and host input, not both at once (bit 6)
+    module = opened(peer, clock)
+    module.set_loopback("media_input", True)
+    assert module.closed_loopbacks() == {"media_input": (1, 2, 3, 4, 5, 6, 7, 8), "host_input": ()}
+    with pytest.raises(NotSupportedError, match="host loopback together with the media_input loopback"):
+        module.set_loopback("host_input", True)
+    assert peer.get(0x13, 183) == b"\x00"
+    peer.put(0x13, 128, b"\x4a")
+    module.set_loopback("host_input", True)
+    assert peer.get(0x13, 183) == b"\xff"
+
+
+def test_bits_and_errors_of_a_checker(peer: Peer, clock: VirtualClock) -> None:
+    peer.put(0x13, 130, b"\x02")
+    module = opened(peer, clock)
+    with pytest.raises(DeviceError, match="media pattern checker of lane 2, 6 is off"):
+        module.pattern_counts("media", [2, 6])
+    assert peer.get(0x14, 128) == b"\x00"  # no results were selected
+    peer.put(0x13, 168, b"\x22")
+    # CMIS page 14h: 64-bit little-endian error and bit counts of lane 2 of four; bit 0 of the bits is a flag.
+    peer.put(0x14, 208, bytes([5, 1, 0, 0, 0, 0, 0, 0]) + bytes([1, 0, 0, 0, 2, 0, 0, 0]))
+    began_s = clock.now()
+    counts = module.pattern_counts("media", [2, 6])
+    assert [(lane, item.bits, item.errors) for lane, item in counts.items()] == [
+        (2, 2 << 32, 0x105),
+        (6, 2 << 32, 0x105),  # the peer shows the same bytes for each selection
+    ]
+    assert clock.now() - began_s >= 0.4
+    assert [data[0] for page, byte, data in peer.log if (page, byte) == (0x14, 128)] == [4, 5]
+    peer.put(0x13, 160, b"\x01")
+    module.pattern_counts("host", [1])
+    assert peer.get(0x14, 128) == b"\x02"
+    peer.later(0.1, lambda: peer.put(0x13, 168, b"\x00"))  # the module is reset during a reading
+    with pytest.raises(DeviceError, match="lane 2 is off"):
+        module.pattern_counts("media", [2])
+
+
+def test_a_module_that_does_not_count_bits(module: CmisTransponder) -> None:
+    with pytest.raises(NotSupportedError, match="counting bits"):
+        module.pattern_counts("media", [1])
+
+
+def test_masks_keep_the_other_lanes(module: CmisTransponder, peer: Peer) -> None:
+    peer.put(0x10, 226, b"\x80")
+    peer.put(0x12, 239, b"\x20")
+    module.set_mask("rx_los", 1, True)
+    module.set_mask("tuning_complete", 1, True)
+    assert peer.get(0x10, 226) == b"\x81"
+    assert peer.get(0x12, 239) == b"\x21"
+    masks = module.masks()
+    assert [masks["rx_los", lane] for lane in range(1, 9)] == [True, *[False] * 6, True]
+    assert not any(name.startswith("vdm") for name, _ in masks)
+    for name, lane in (("rx_los", 9), ("rx_los", None), ("no_such", None)):
+        with pytest.raises(NotSupportedError, match=f"masking {name}"):
+            module.set_mask(name, lane, True)
+
+
 def test_patterns_that_are_there_can_be_sent(module: CmisTransponder, peer: Peer) -> None:
     module.start_pattern("media_generator", Pattern.PRBS31, lanes=[1])
     assert (peer.get(0x13, 156), peer.get(0x13, 152)) == (b"\x01", b"\x01")

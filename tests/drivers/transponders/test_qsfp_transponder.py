@@ -210,6 +210,34 @@ def test_no_write_reaches_the_password(module: Module) -> None:
     assert written(module, 127)
 
 
+def test_the_user_memory_is_written_four_bytes_at_a_time(driver: QsfpTransponder, module: Module) -> None:
+    driver.write_user_memory(3, b"rack 7, north")
+    assert bytes(module.pages[0x02][3:16]) == b"rack 7, north"
+    assert driver.user_memory() == bytes(module.pages[0x02])
+    assert [len(data) for offset, data in module.writes if offset >= 128] == [4, 4, 4, 1]
+    for offset, n_bytes in ((-1, 1), (120, 9), (128, 1)):
+        with pytest.raises(LimitError, match="user memory"):
+            driver.write_user_memory(offset, bytes(n_bytes))
+
+
+def test_a_module_without_user_memory(module: Module) -> None:
+    change(module, 195, module.pages[0x00][195 - 128] & 0x7F)
+    driver = opened(module)
+    with pytest.raises(NotSupportedError, match=r"user memory .*bit 195\.7"):
+        driver.user_memory()
+    with pytest.raises(NotSupportedError, match="user memory"):
+        driver.write_user_memory(0, b"x")
+    assert not [offset for offset, _ in module.writes if offset >= 128]
+
+
+def test_the_password_goes_to_bytes_123_to_126(driver: QsfpTransponder, module: Module) -> None:
+    driver.enter_password(0x1011)
+    assert module.writes[-1] == (123, b"\x00\x00\x10\x11")
+    for password in (0x8000_0000, -1):
+        with pytest.raises(LimitError, match="host password"):
+            driver.enter_password(password)
+
+
 # -- monitors
 
 

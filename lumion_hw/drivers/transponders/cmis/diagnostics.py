@@ -10,9 +10,9 @@ from lumion_hw.drivers.transponders.cmis.advertised import LOOPBACKS
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES
 from lumion_hw.drivers.transponders.cmis.memory import FlagKey
-from lumion_hw.errors import ConfigError, DeviceTimeoutError
+from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError
 from lumion_hw.interfaces import Quality, Reading
-from lumion_hw.standards.cmis import FIELDS
+from lumion_hw.standards.cmis import FIELDS, Field
 from lumion_hw.standards.cmis.codec import vdm_value
 from lumion_hw.standards.cmis.codes import DiagnosticsSelector, Pattern
 from lumion_hw.standards.cmis.fields import HALF_BYTES, LIMITS
@@ -35,6 +35,28 @@ _SELECTORS = {
     "host_snr": ("host_snr_supported", DiagnosticsSelector.SNR),
     "media_snr": ("media_snr_supported", DiagnosticsSelector.SNR),
 }
+
+
+_COUNTERS = {
+    "host": (DiagnosticsSelector.HOST_COUNTERS_1_4, DiagnosticsSelector.HOST_COUNTERS_5_8),
+    "media": (DiagnosticsSelector.MEDIA_COUNTERS_1_4, DiagnosticsSelector.MEDIA_COUNTERS_5_8),
+}
+_COUNTED_TOGETHER = 4
+RESULT_PAGE = 0x14
+"""Page of the diagnostics results and flags."""
+
+
+@dataclass(frozen=True)
+class PatternCount:
+    """Counters of a test pattern checker (page 14h, selectors 02h to 05h).
+
+    Attributes:
+        bits: Number of checked bits.
+        errors: Number of wrong bits.
+    """
+
+    bits: int
+    errors: int
 
 
 class Diagnostics:
@@ -73,7 +95,19 @@ class Diagnostics:
         per_lane = set(lanes) == set(ALL_LANES) or bool(module.memory.value(f"per_lane_{side}_loopback"))
         module.needs(per_lane, f"a {side} loopback of single lanes")
         module.guard()
+        if on and not module.memory.value("host_and_media_loopback"):
+            other_side = [name for name, closed in self.closed_loopbacks().items() if closed and side not in name]
+            module.needs(not other_side, f"a {side} loopback together with the {' and '.join(other_side)} loopback")
         module.memory.set_lanes(f"{kind}_loopback", lanes, on)
+
+    def closed_loopbacks(self) -> dict[str, tuple[int, ...]]:
+        """Return the lanes on which each supported loopback is closed. Empty if the module supports none."""
+        memory = self._module.memory
+        with memory.pages.transaction():
+            states = {kind: memory.values(f"{kind}_loopback") for kind in self.loopbacks}
+        return {
+            kind: tuple(lane for lane, on in zip(ALL_LANES, bits, strict=True) if on) for kind, bits in states.items()
+        }
 
     def patterns(self, end: str) -> tuple[Pattern, ...]:
         """Return the supported patterns.
@@ -136,6 +170,58 @@ class Diagnostics:
         number = float(value) if isinstance(value, (int, float)) else 0.0
         field = FIELDS[name]
         return Reading(number, field.unit, Quality.OK, f"14h:{field.span(lane).start}")
+
+    def counts(self, side: str, lanes: Collection[int]) -> dict[int, PatternCount]:
+        """Return the counts of a pattern checker since an arbitrary start; only differences of two calls are useful.
+
+        Args:
+            side: ``host`` or ``media``.
+            lanes: Lanes to read. Each group of four takes up to 0.2 s, because the module must select the results.
+
+        Raises:
+            NotSupportedError: The module does not count bits (13h:130.1).
+            DeviceError: A checker is off.
+        """
+        module = self._module
+        module.needs(self._offers and module.memory.value("bit_counting_supported"), "counting bits of a test pattern")
+        self._need_checkers(side, lanes)
+        counts: dict[int, PatternCount] = {}
+        for first, selector in zip((1, 5), _COUNTERS[side], strict=True):
+            group = [lane for lane in lanes if first <= lane < first + _COUNTED_TOGETHER]
+            if group:
+                counts |= self._read_counts(group, first, selector)
+        # A module that was reset or replaced in the meantime shows zeros, which look like a result.
+        self._need_checkers(side, lanes)
+        return counts
+
+    def _need_checkers(self, side: str, lanes: Collection[int]) -> None:
+        off = [lane for lane in lanes if not self._checks(side, lane)]
+        if off:
+            raise self._module.error(
+                DeviceError,
+                f"the {side} pattern checker of lane {', '.join(map(str, off))} is off",
+                "Start it. If it was on, the module was reset or unplugged, or another program stopped it.",
+            )
+
+    def _read_counts(
+        self, lanes: Collection[int], first: int, selector: DiagnosticsSelector
+    ) -> dict[int, PatternCount]:
+        module, memory = self._module, self._module.memory
+        errors, bits = FIELDS["error_count"], FIELDS["bit_count"]
+        start, end = errors.all_bytes().start, bits.all_bytes().stop
+        with memory.pages.transaction():
+            if memory.number("diagnostics_selector") != selector:
+                memory.write("diagnostics_selector", int(selector))
+                module.clock.sleep(RESULTS_S)
+            # In one transfer, so that bits and errors belong together.
+            data = memory.pages.read_page(RESULT_PAGE, start, end - start, memory.bank)
+
+        def count(field: Field, lane: int) -> int:
+            span = field.span(lane - first + 1)
+            return int.from_bytes(data[span.start - start : span.stop - start], "little")
+
+        # The lowest bit of the bit count is a flag: the pattern was lost.
+        return {lane: PatternCount(count(bits, lane) & ~1, count(errors, lane)) for lane in lanes}
 
 
 FREEZE_S = 1.0

@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import Driver, close_on_error
-from lumion_hw.drivers.transponders.cmis import cdb, data_paths as dp, firmware, monitors, power, snapshots
+from lumion_hw.drivers.transponders.cmis import cdb, data_paths as dp, firmware, masks, monitors, power, snapshots
 from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES, DataPath
-from lumion_hw.drivers.transponders.cmis.diagnostics import Diagnostics, Vdm, VdmSample
+from lumion_hw.drivers.transponders.cmis.diagnostics import Diagnostics, PatternCount, Vdm, VdmSample
 from lumion_hw.drivers.transponders.cmis.firmware import Images, Progress
+from lumion_hw.drivers.transponders.cmis.memory import FlagKey
 from lumion_hw.drivers.transponders.cmis.opening import open_module
 from lumion_hw.drivers.transponders.cmis.path_driver import ModulePath, PathDriver, lane_of, path_of
 from lumion_hw.drivers.transponders.cmis.performance import PerformanceReader
@@ -220,6 +221,19 @@ class CmisTransponder(PathDriver, Driver):
         with self._shared.operation():
             self._shared.parts().diagnostics.set_loopback(kind, on, lanes)
 
+    def closed_loopbacks(self) -> dict[str, tuple[int, ...]]:
+        """Read the lanes on which each supported loopback is closed. Empty if the module supports none."""
+        with self._shared.operation():
+            return self._shared.parts().diagnostics.closed_loopbacks()
+
+    def patterns(self, end: str) -> tuple[Pattern, ...]:
+        """Return the supported patterns of ``host_generator``, ``media_generator`` or of one of the checkers.
+
+        Raises ``NotSupportedError`` if the module has no test patterns.
+        """
+        with self._shared.operation():
+            return self._shared.parts().diagnostics.patterns(end)
+
     def start_pattern(self, end: str, pattern: Pattern, lanes: Collection[int] = ALL_LANES) -> None:
         """Start a test pattern at ``host_generator``, ``media_generator``, ``host_checker`` or ``media_checker``.
 
@@ -240,6 +254,45 @@ class CmisTransponder(PathDriver, Driver):
         """
         self._opened.memory.number("module_state")
         return self._shared.parts().diagnostics.result(f"{side}_ber", lane)
+
+    def pattern_counts(self, side: str, lanes: Collection[int]) -> dict[int, PatternCount]:
+        """Read the bits and errors that the ``host`` or ``media`` checker of lanes has counted.
+
+        The start of the count is arbitrary: use the difference of two calls. Each group of four lanes takes 0.2 s.
+
+        Raises:
+            NotSupportedError: The module does not count bits.
+            DeviceError: A checker is off, for example because the module was reset.
+        """
+        with self._shared.operation():
+            return self._shared.parts().diagnostics.counts(side, lanes)
+
+    # -- masks
+
+    def masks(self) -> dict[FlagKey, bool]:
+        """Read whether each flag is masked, by name and lane. A masked flag does not assert IntL.
+
+        The flags of VDM quantities are not included.
+        """
+        with self._shared.operation() as module:
+            return masks.read(module)
+
+    def set_mask(self, name: str, lane: int | None, masked: bool) -> None:
+        """Mask a flag, or let it assert IntL.
+
+        Args:
+            name: Name of the flag, such as ``rx_los``.
+            lane: Lane; ``None`` for a flag of the whole module.
+            masked: Whether to mask the flag.
+
+        Raises:
+            NotSupportedError: The module does not have this flag.
+            VerifyError: The module ignores the register.
+        """
+        with self._shared.operation() as module:
+            masks.write(module, name, lane, masked)
+
+    # -- commands
 
     def cdb_command(self, number: int, payload: bytes = b"") -> bytes:
         """Run a command of the command data block and return its reply.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lumion_hw.emulator.transponders.qsfp.memory import QsfpMemory
+from lumion_hw.emulator.transponders.qsfp.memory import EmulatedQsfpMemory
 from lumion_hw.emulator.transponders.qsfp.offsets import FLAG_MASKS, LAST_FLAGS, LOS_FLAGS
 
 
@@ -20,10 +20,10 @@ class _Change:
     active: bool
 
 
-class QsfpFlags:
+class EmulatedQsfpFlags:
     """The flag bytes 3 to 21 of a module."""
 
-    def __init__(self, memory: QsfpMemory) -> None:
+    def __init__(self, memory: EmulatedQsfpMemory) -> None:
         self._memory = memory
         self.reset()
 

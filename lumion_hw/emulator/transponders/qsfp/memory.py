@@ -18,7 +18,7 @@ HOST_PASSWORD = b"\x00\x00\x10\x11"
 _EEPROM_PAGE, _CONTROL_PAGE = 0x02, 0x03
 
 
-class QsfpMemory:
+class EmulatedQsfpMemory:
     """Bytes of one module.
 
     Writes need the password for the user EEPROM (page 02h) and for a change of the password. The password bytes read

@@ -23,12 +23,12 @@ import numpy as np
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.transponders.agenda import Agenda, Appointment
 from lumion_hw.emulator.transponders.qsfp import offsets
-from lumion_hw.emulator.transponders.qsfp.faults import FaultPanel
-from lumion_hw.emulator.transponders.qsfp.flags import QsfpFlags
+from lumion_hw.emulator.transponders.qsfp.faults import QsfpFaultPanel
+from lumion_hw.emulator.transponders.qsfp.flags import EmulatedQsfpFlags
 from lumion_hw.emulator.transponders.qsfp.lanes import DelayedLanes
 from lumion_hw.emulator.transponders.qsfp.light import ModuleLight
-from lumion_hw.emulator.transponders.qsfp.memory import QsfpMemory
-from lumion_hw.emulator.transponders.qsfp.monitors import Monitors
+from lumion_hw.emulator.transponders.qsfp.memory import EmulatedQsfpMemory
+from lumion_hw.emulator.transponders.qsfp.monitors import EmulatedQsfpMonitors
 from lumion_hw.emulator.transponders.qsfp.offsets import LANES
 from lumion_hw.emulator.transponders.qsfp.port import TwoWirePort
 from lumion_hw.emulator.transponders.qsfp.profiles import QsfpProfile
@@ -74,7 +74,7 @@ class QsfpModule(TwoWirePort):
         # A warm module starts in the past, and catches up before its first use.
         self._agenda = Agenda(clock.now() - (_WARM_UP_S if warm else 0.0))
         self._disabled, self._squelched = DelayedLanes(self._agenda), DelayedLanes(self._agenda)
-        self.faults = FaultPanel(name, self._agenda, self._fault_changed, self.advance)
+        self.faults = QsfpFaultPanel(name, self._agenda, self._fault_changed, self.advance)
         self._powered = self._plugged = self._module_selected = True
         self._reset_pin = self._low_power_pin = False
         self._host_signal = ALL_LANES
@@ -93,9 +93,9 @@ class QsfpModule(TwoWirePort):
     def _insert(self, profile: QsfpProfile, serial: str) -> None:
         self.profile = profile
         self.serial = serial
-        self._memory = QsfpMemory(profile, serial)
-        self._flags = QsfpFlags(self._memory)
-        self._monitors = Monitors(profile, self._memory, self._flags, self._rng)
+        self._memory = EmulatedQsfpMemory(profile, serial)
+        self._flags = EmulatedQsfpFlags(self._memory)
+        self._monitors = EmulatedQsfpMonitors(profile, self._memory, self._flags, self._rng)
         self._broken = 0
         self._optical_lanes = LANES if profile.wavelengths_nm else ()
 

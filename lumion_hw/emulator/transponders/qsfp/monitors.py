@@ -1,4 +1,4 @@
-"""Monitors of one emulated QSFP module: true values, fixed errors, noise and comparison with the thresholds."""
+"""EmulatedQsfpMonitors of one emulated QSFP module: true values, fixed errors, noise and comparison with the thresholds."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from lumion_hw.emulator.transponders.qsfp import offsets
-from lumion_hw.emulator.transponders.qsfp.flags import QsfpFlags
+from lumion_hw.emulator.transponders.qsfp.flags import EmulatedQsfpFlags
 from lumion_hw.emulator.transponders.qsfp.image import decode_monitor, encode_monitor
-from lumion_hw.emulator.transponders.qsfp.memory import QsfpMemory
+from lumion_hw.emulator.transponders.qsfp.memory import EmulatedQsfpMemory
 from lumion_hw.emulator.transponders.qsfp.offsets import HALF_BYTES, LANES
 from lumion_hw.emulator.transponders.qsfp.profiles import QsfpProfile
 from lumion_hw.quantities import ratio_from_db
@@ -36,14 +36,16 @@ Key = tuple[str, int]
 """Name of a monitor and its lane; 0 for the module's own monitors."""
 
 
-class Monitors:
+class EmulatedQsfpMonitors:
     """Writes the monitors of a module to its memory, and reports values beyond a threshold.
 
     Args:
         rng: Source of the fixed errors, drawn once, and of the noise.
     """
 
-    def __init__(self, profile: QsfpProfile, memory: QsfpMemory, flags: QsfpFlags, rng: np.random.Generator) -> None:
+    def __init__(
+        self, profile: QsfpProfile, memory: EmulatedQsfpMemory, flags: EmulatedQsfpFlags, rng: np.random.Generator
+    ) -> None:
         self._profile, self._memory, self._flags, self._rng = profile, memory, flags, rng
         self._keys: list[Key] = [("temperature", 0), ("supply", 0)]
         self._keys += [("rx_power", lane) for lane in LANES] + [("tx_bias", lane) for lane in LANES]
@@ -111,7 +113,7 @@ class Monitors:
         return (value > high_alarm, value < low_alarm, value > high_warning, value < low_warning)
 
 
-def _limits(memory: QsfpMemory) -> Mapping[str, tuple[int, ...]]:
+def _limits(memory: EmulatedQsfpMemory) -> Mapping[str, tuple[int, ...]]:
     """Return the register integers of the thresholds, which hosts cannot change; none without page 03h."""
     page = bytes(memory.pages.get(0x03, b""))
     if not page:

@@ -1,0 +1,495 @@
+"""``lumion transponder loopback``, ``prbs``, ``flags``, ``set`` and ``eeprom`` on emulated modules of four kinds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from lumion_hw import Bench
+from lumion_hw.cli import main
+from lumion_hw.cli.common.modules import Lanes
+from lumion_hw.drivers import CmisTransponder, QsfpTransponder
+
+BENCH = """
+version: 1
+name: modules
+devices:
+  mesh0: {kind: lumion-mesh}
+  zr: {kind: cmis, profile: 400zr, serial: ZR-1}
+  dr4: {kind: cmis, profile: 400g-dr4, serial: DR-1}
+  lr4: {kind: qsfp-8636, profile: 100g-lr4, serial: LR-1}
+  sfp: {kind: sfp-8472, serial: ER-1}
+mesh: {controller: mesh0}
+"""
+BIT_RATE_400ZR = 478.75e9
+"""Line rate of 400ZR: 59.84375 GBd, four bits per symbol on each of two polarizations (OIF-400ZR-01.0)."""
+
+BIT_RATE_100GBASE_DR = 106.25e9
+"""Line rate of a lane of 400GBASE-DR4: 53.125 GBd, two bits per symbol (IEEE 802.3 clause 124)."""
+
+
+@pytest.fixture
+def bench_file(tmp_path: Path) -> str:
+    path = tmp_path / "bench.yaml"
+    path.write_text(BENCH)
+    return str(path)
+
+
+@pytest.fixture
+def bench(bench_file: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """The emulated bench that every command of a test uses, so that its state lasts from one to the next."""
+    with Bench.emulate(bench_file, only=["zr", "dr4", "lr4", "sfp"]) as bench:
+        monkeypatch.setattr("lumion_hw.cli.common.modules.open_bench", lambda *_: contextlib.nullcontext(bench))
+        yield bench
+
+
+@pytest.fixture
+def zr(bench: Bench) -> CmisTransponder:
+    module = bench.transponders["zr"]
+    assert isinstance(module, CmisTransponder)
+    return module
+
+
+@pytest.fixture
+def lit(zr: CmisTransponder) -> CmisTransponder:
+    """The coherent module, which receives its own light."""
+    zr.power_up()
+    zr.select_application(1)
+    zr.set_loopback("media_output", True)
+    zr.enable()
+    assert zr.wait_for_lock(60.0).locked
+    return zr
+
+
+def words(*arguments: str) -> list[str]:
+    """Return the words of a command; an argument may be several words."""
+    return ["transponder", *(word for text in arguments for word in text.split())]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main(words(*arguments)) == code
+    return capsys.readouterr().out
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
+    return json.loads(run(capsys, *arguments, "--json", code=code))
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(words(*arguments)) != 0
+    return " ".join(capsys.readouterr().err.split())
+
+
+def registers(module: CmisTransponder, page: int, *places: int) -> list[int]:
+    """Return bytes of the module's memory, with the addresses of the standard."""
+    half = module.dump().halves[0, page]
+    return [half[place - 128] for place in places]
+
+
+# -- loopback
+
+
+def test_close_and_open_a_loopback(capsys: pytest.CaptureFixture[str], zr: CmisTransponder) -> None:
+    closed = document(capsys, "loopback", "b", "zr", "media-near")["closed"]
+    assert closed == {"media-near": [1, 2, 3, 4, 5, 6, 7, 8], "host-near": []}
+    assert registers(zr, 0x13, 180, 181, 182, 183) == [0xFF, 0, 0, 0]  # media side output
+    run(capsys, "loopback", "b", "zr", "host-near", "--lanes", "1,5-6")
+    assert registers(zr, 0x13, 180, 181, 182, 183) == [0xFF, 0, 0, 0b11_0001]  # host side input
+    assert "-" in run(capsys, "loopback", "b", "zr", "off")
+    assert registers(zr, 0x13, 180, 181, 182, 183) == [0, 0, 0, 0]
+    assert zr.status().tx_disabled
+
+
+def test_open_the_loopback_of_some_lanes(capsys: pytest.CaptureFixture[str], bench: Bench) -> None:
+    assert bench.transponders["dr4"]
+    run(capsys, "loopback", "b", "dr4", "media-near")
+    closed = document(capsys, "loopback", "b", "dr4", "off", "--lanes", "2")["closed"]
+    assert closed["media-near"] == [1, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_loopback_that_the_module_does_not_advertise(capsys: pytest.CaptureFixture[str], zr: CmisTransponder) -> None:
+    assert "media input loopback is not supported" in refusal(capsys, "loopback", "b", "zr", "media-far")
+    assert "single lanes is not supported" in refusal(capsys, "loopback", "b", "zr", "media-near", "--lanes", "1")
+    assert registers(zr, 0x13, 180, 181, 182, 183) == [0, 0, 0, 0]
+    for name in ("lr4", "sfp"):
+        assert "needs a CMIS module" in refusal(capsys, "loopback", "b", name, "off")
+
+
+@pytest.mark.parametrize("text", ["0", "9", "1,", "4-2", "a", "1-", "²"])
+def test_wrong_lanes(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="1,3 or 5-8"):
+        Lanes().convert(text, None, None)
+
+
+# -- test patterns
+
+
+def test_bits_and_errors_of_a_pattern(capsys: pytest.CaptureFixture[str], lit: CmisTransponder) -> None:
+    result = document(capsys, "prbs b zr --side media --pattern PRBS31 --generate --check --seconds 3 --lanes 1")
+    assert [row["time_s"] for row in result["rows"]] == pytest.approx([1.0, 2.0, 3.0], abs=0.3)
+    (total,) = result["totals"]
+    assert total["has_pattern"]
+    assert total["bits"] == pytest.approx(3.0 * BIT_RATE_400ZR, rel=0.15)
+    assert total["errors"] == sum(row["errors"] for row in result["rows"])
+    assert total["ber"] == total["errors"] / total["bits"]
+    assert 1e-9 < total["ber"] < 1.25e-2  # below the limit of the error correction
+    assert registers(lit, 0x13, 152, 168) == [0, 0]  # generator and checker are off
+    assert not lit.status().tx_disabled
+
+
+def test_the_lanes_of_the_data_paths_are_tested(capsys: pytest.CaptureFixture[str], bench: Bench) -> None:
+    dr4 = bench.transponders["dr4"]
+    assert isinstance(dr4, CmisTransponder)
+    dr4.power_up()
+    dr4.select_application(1)
+    dr4.set_loopback("media_output", True)
+    dr4.enable()
+    assert dr4.wait_for_lock(60.0).locked
+    result = document(capsys, "prbs b dr4 --side media --pattern PRBS31 --generate --check --seconds 2")
+    assert [total["lane"] for total in result["totals"]] == [1, 2, 3, 4]
+    for total in result["totals"]:
+        assert total["bits"] == pytest.approx(2.0 * BIT_RATE_100GBASE_DR, rel=0.2)
+    result = document(capsys, "prbs b dr4 --side host --pattern PRBS31 --check --seconds 1 --lanes 2,5-6", code=1)
+    assert [total["lane"] for total in result["totals"]] == [2, 5, 6]
+    assert registers(dr4, 0x13, 144, 152, 160, 168) == [0, 0, 0, 0]
+
+
+def test_a_slow_bus_does_not_prolong_the_test(
+    capsys: pytest.CaptureFixture[str], bench: Bench, lit: CmisTransponder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = lit.pattern_counts
+
+    def slow(*arguments: Any) -> Any:
+        bench.clock.sleep(1.5)
+        return count(*arguments)
+
+    monkeypatch.setattr(lit, "pattern_counts", slow)
+    result = document(capsys, "prbs b zr --side media --pattern PRBS31 --generate --check --seconds 4")
+    assert [row["time_s"] for row in result["rows"]] == pytest.approx([2.6, 4.2], abs=0.2)
+
+
+def test_one_line_per_lane_and_second(capsys: pytest.CaptureFixture[str], lit: CmisTransponder) -> None:
+    assert lit
+    out = run(capsys, "prbs b zr --side media --pattern PRBS31 --generate --check --seconds 2")
+    assert sum(" lane 1  BER " in line for line in out.splitlines()) == 2
+    assert "PRBS31 at zr" in out
+
+
+def test_a_checker_without_the_pattern(capsys: pytest.CaptureFixture[str], lit: CmisTransponder) -> None:
+    result = document(capsys, "prbs b zr --side media --pattern PRBS31 --check --seconds 2", code=1)
+    assert [(total["has_pattern"], total["ber"]) for total in result["totals"]] == [(False, None)]
+    assert registers(lit, 0x13, 152, 168) == [0, 0]
+
+
+def test_a_pattern_that_stops_in_the_middle(
+    capsys: pytest.CaptureFixture[str], bench: Bench, lit: CmisTransponder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_second(bench, monkeypatch, 2, lambda: lit.stop_pattern("media_generator"))
+    result = document(capsys, "prbs b zr --side media --pattern PRBS31 --generate --check --seconds 4", code=1)
+    assert [row["has_pattern"] for row in result["rows"]] == [True, False, False, False]
+
+
+def test_a_module_that_only_reports_ratios(
+    capsys: pytest.CaptureFixture[str], lit: CmisTransponder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lumion_hw.errors import NotSupportedError
+
+    def refuse(*_: object) -> None:
+        raise NotSupportedError("counting bits of a test pattern is not supported")
+
+    monkeypatch.setattr(lit, "pattern_counts", refuse)
+    result = document(capsys, "prbs b zr --side media --pattern PRBS31 --generate --check --seconds 2")
+    (total,) = result["totals"]
+    assert (total["bits"], total["errors"]) == (None, None)
+    assert 1e-9 < total["ber"] < 1e-2
+    assert total["has_pattern"]
+    silent = document(capsys, "prbs b zr --side media --pattern PRBS31 --check --seconds 2", code=1)
+    assert silent["totals"][0]["ber"] is None
+
+
+def test_a_generator_alone(capsys: pytest.CaptureFixture[str], zr: CmisTransponder) -> None:
+    zr.power_up()
+    result = document(capsys, "prbs b zr --side host --pattern PRBS31 --generate --seconds 2")
+    assert (result["rows"], result["totals"], result["lanes"]) == ([], [], [1, 2, 3, 4, 5, 6, 7, 8])
+    assert registers(zr, 0x13, 144) == [0]
+    assert zr.status().tx_disabled
+
+
+def at_second(bench: Bench, monkeypatch: pytest.MonkeyPatch, second: int, action: Callable[[], Any]) -> None:
+    """Call an action before the wait for a second of the test; other waits are shorter than half a second."""
+    sleep, n_waits = bench.clock.sleep, 0
+
+    def counted(seconds: float) -> None:
+        nonlocal n_waits
+        if seconds > 0.5:
+            n_waits += 1
+            if n_waits == second:
+                action()
+        sleep(seconds)
+
+    monkeypatch.setattr(bench.clock, "sleep", counted)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_switches_generator_and_checker_off(
+    capsys: pytest.CaptureFixture[str], bench: Bench, lit: CmisTransponder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_second(bench, monkeypatch, 3, interrupt)
+    result = document(capsys, "prbs b zr --side media --pattern PRBS31 --generate --check")
+    assert result["interrupted"]
+    assert len(result["rows"]) == 2
+    assert registers(lit, 0x13, 152, 168) == [0, 0]
+    assert not lit.status().tx_disabled
+
+
+def test_ctrl_c_before_the_requested_time(
+    capsys: pytest.CaptureFixture[str], bench: Bench, lit: CmisTransponder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_second(bench, monkeypatch, 2, interrupt)
+    arguments = "prbs b zr --side media --pattern PRBS31 --generate --check --seconds 9"
+    assert main(words(arguments)) == 130
+    captured = capsys.readouterr()
+    assert "worst interval" in captured.out
+    assert "interrupted" in captured.err
+    assert registers(lit, 0x13, 152, 168) == [0, 0]
+
+
+def test_ctrl_c_between_generator_and_checker(
+    capsys: pytest.CaptureFixture[str], lit: CmisTransponder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = lit.start_pattern
+
+    def start_one(end: str, *arguments: Any) -> None:
+        start(end, *arguments)
+        if end == "media_generator":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(lit, "start_pattern", start_one)
+    run(capsys, "prbs b zr --side media --pattern PRBS31 --generate --check")
+    assert registers(lit, 0x13, 152, 168) == [0, 0]
+
+
+def test_removal_in_the_middle(
+    capsys: pytest.CaptureFixture[str], bench: Bench, lit: CmisTransponder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lit
+    at_second(bench, monkeypatch, 3, lambda: bench.emulated.faults.inject("zr", "module_dead"))
+    assert main(words("prbs b zr --side media --pattern PRBS31 --generate --check --seconds 9")) == 4
+    captured = capsys.readouterr()
+    assert captured.out.count(" lane 1  BER ") == 2
+    assert "worst interval" in captured.out
+    assert "zr: the test ended early" in captured.err
+    assert "address not acknowledged for 0.1 s. Check that the module is plugged in and powered." in captured.err
+    assert captured.err.count("could not be switched off") == 2
+
+
+def test_removal_during_a_generator_alone(
+    capsys: pytest.CaptureFixture[str], bench: Bench, lit: CmisTransponder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lit
+    at_second(bench, monkeypatch, 2, lambda: bench.emulated.faults.inject("zr", "module_dead"))
+    error = refusal(capsys, "prbs b zr --side media --pattern PRBS31 --generate")
+    assert "could not be switched off" in error
+
+
+def test_a_module_that_was_unplugged_and_plugged_in_again(
+    capsys: pytest.CaptureFixture[str], bench: Bench, lit: CmisTransponder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lit
+
+    def replug() -> None:
+        bench.emulated.faults.inject("zr", "module_dead")
+        bench.emulated.faults.end("zr", "module_dead")
+        for _ in range(12):  # until the module has started up
+            bench.clock.sleep(0.4)
+
+    at_second(bench, monkeypatch, 3, replug)
+    error = refusal(capsys, "prbs b zr --side media --pattern PRBS31 --generate --check --seconds 9")
+    assert "the media pattern checker of lane 1 is off. Start it. If it was on, the module was reset" in error
+
+
+def test_a_pattern_that_the_module_does_not_advertise(capsys: pytest.CaptureFixture[str], zr: CmisTransponder) -> None:
+    zr.power_up()
+    error = refusal(capsys, "prbs b zr --side media --pattern PRBS31Q --generate --check --seconds 1")
+    # 00AAh on bytes 13h:134-135: bits 1, 3, 5 and 7.
+    assert "does not support PRBS31Q. It advertises PRBS31, PRBS23, PRBS15, PRBS13" in error
+    assert registers(zr, 0x13, 152, 168) == [0, 0]
+    for name in ("lr4", "sfp"):
+        arguments = f"prbs b {name} --side media --pattern PRBS31 --check --seconds 1"
+        assert "needs a CMIS module" in refusal(capsys, arguments)
+    assert "Give --generate, --check or both" in refusal(capsys, "prbs b zr --side host --pattern PRBS31")
+
+
+# -- flags
+
+
+@pytest.mark.parametrize("name", ["zr", "dr4", "lr4", "sfp"])
+def test_flags_of_every_kind_of_module(capsys: pytest.CaptureFixture[str], bench: Bench, name: str) -> None:
+    assert bench
+    assert document(capsys, "flags", "b", name)["device"] == name
+    assert name in run(capsys, "flags", "b", name)
+
+
+def test_flags_that_are_cleared(capsys: pytest.CaptureFixture[str], lit: CmisTransponder) -> None:
+    first = {flag["name"] for flag in document(capsys, "flags", "b", "zr")["flags"]}
+    assert "data_path_state_changed" in first
+    lit.set_loopback("media_output", False)  # the receiver is dark now
+    left = {flag["name"] for flag in document(capsys, "flags", "b", "zr", "--clear")["flags"]}
+    assert "rx_los" in left
+    assert "data_path_state_changed" not in left
+
+
+def test_flags_whose_cause_persists_are_set_again(
+    capsys: pytest.CaptureFixture[str], bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SFF-8679: a flag is set again up to 0.2 s after a reading cleared it."""
+    lr4, times_s = bench.transponders["lr4"], []
+    assert isinstance(lr4, QsfpTransponder)
+    read = lr4.flags
+
+    def timed() -> Any:
+        times_s.append(bench.clock.now())
+        return read()
+
+    monkeypatch.setattr(lr4, "flags", timed)
+    flags = document(capsys, "flags b lr4 --clear")["flags"]
+    assert {flag["lane"] for flag in flags if flag["name"] == "rx_los"} == {1, 2, 3, 4}
+    assert times_s[-1] - times_s[-2] >= 0.2
+
+
+def test_mask_a_flag_of_one_lane(capsys: pytest.CaptureFixture[str], zr: CmisTransponder) -> None:
+    result = document(capsys, "flags b zr --mask rx_los:1 --mask temperature_high_alarm --mask rx_lol")
+    assert {"rx_los:1", "temperature_high_alarm", "rx_lol:1", "rx_lol:8"} <= set(result["masked"])
+    assert "rx_los:2" not in result["masked"]
+    assert registers(zr, 0x10, 226, 227) == [0x01, 0xFF]
+    assert zr.dump().halves[0, None][32] & 1
+    run(capsys, "flags b zr --mask tuning_complete:1 --mask checker_lol_media:2")
+    assert zr.masks()["tuning_complete", 1]
+    assert registers(zr, 0x13, 213) == [0x02]
+    assert not zr.masks()["wavelength_unlocked", 1]
+    run(capsys, "flags b zr --unmask rx_lol --unmask rx_los:1")
+    assert registers(zr, 0x10, 226, 227) == [0, 0]
+
+
+def test_mask_a_flag_of_a_qsfp_module(capsys: pytest.CaptureFixture[str], bench: Bench) -> None:
+    lr4 = bench.transponders["lr4"]
+    assert isinstance(lr4, QsfpTransponder)
+    run(capsys, "flags b lr4 --mask rx_los:2")
+    assert lr4.dump().halves[0, None][100] & 0x0F == 0b0010  # SFF-8636, byte 100: M-Rx LOS of lanes 1 to 4
+    assert not lr4.masks()["rx_los", 1]
+    assert lr4.masks()["rx_los", 2]
+
+
+def test_flags_that_cannot_be_masked(capsys: pytest.CaptureFixture[str], zr: CmisTransponder) -> None:
+    before = zr.masks()
+    error = refusal(capsys, "flags b zr --mask rx_los:1 --mask rx_lso")
+    assert "no flag 'rx_lso' that can be masked. Did you mean" in error
+    assert "Its lanes are 1, 2" in refusal(capsys, "flags b zr --mask rx_los:9")
+    assert "SFP modules have none" in refusal(capsys, "flags b sfp --mask rx_los")
+    assert "both --mask and --unmask" in refusal(capsys, "flags b zr --mask rx_los --unmask rx_los")
+    assert zr.masks() == before
+
+
+# -- settings
+
+
+def test_settings_are_read_back(capsys: pytest.CaptureFixture[str], zr: CmisTransponder) -> None:
+    out = run(capsys, "set b zr --application 1 --frequency-thz 193.4 --power-dbm -9.5")
+    assert out.splitlines() == [
+        "zr: applications 1 on host lane 1",
+        "zr: frequency 193.4 THz",
+        "zr: output power -9.5 dBm",
+    ]
+    assert zr.status().tx_disabled
+    result = document(capsys, "set b zr --frequency-thz 193.5")
+    assert result["read_back"] == {"frequency_thz": 193.5}
+
+
+def test_an_application_on_other_lanes(capsys: pytest.CaptureFixture[str], bench: Bench) -> None:
+    run(capsys, "set b dr4 --application 2 --first-lane 1")
+    result = document(capsys, "set b dr4 --application 2 --first-lane 5")
+    assert result["read_back"]["application"]["5"] == 2
+    assert bench.transponders["dr4"].status().tx_disabled
+
+
+def test_settings_that_a_module_does_not_have(capsys: pytest.CaptureFixture[str], bench: Bench) -> None:
+    dr4 = bench.transponders["dr4"]
+    assert isinstance(dr4, CmisTransponder)
+    before = dr4.data_paths()
+    assert "tuning is not supported" in refusal(capsys, "set b dr4 --application 2 --frequency-thz 193.4")
+    assert "output power is not supported" in refusal(capsys, "set b dr4 --power-dbm 0")
+    assert dr4.data_paths() == before
+    assert "needs a CMIS module" in refusal(capsys, "set b lr4 --power-dbm 0")
+    assert "needs a CMIS module" in refusal(capsys, "set b sfp --power-dbm 0")
+    assert "Give --application" in refusal(capsys, "set b zr")
+    assert "--first-lane needs" in refusal(capsys, "set b zr --power-dbm -9 --first-lane 1")
+    assert "output power" in refusal(capsys, "set b zr --power-dbm 20")
+
+
+# -- user memory
+
+
+def test_write_and_save_the_user_memory(
+    capsys: pytest.CaptureFixture[str], zr: CmisTransponder, tmp_path: Path
+) -> None:
+    (tmp_path / "in.bin").write_bytes(b"rack 7, slot 12 north")
+    assert "rack 7, slot" in run(capsys, "eeprom", "b", "zr", "--write", str(tmp_path / "in.bin"), "--offset", "3")
+    assert bytes(registers(zr, 0x03, *range(131, 152))) == b"rack 7, slot 12 north"
+    run(capsys, "eeprom", "b", "zr", "--read", str(tmp_path / "out.bin"))
+    saved = (tmp_path / "out.bin").read_bytes()
+    assert saved == b"\0\0\0rack 7, slot 12 north".ljust(128, b"\0")
+    assert document(capsys, "eeprom", "b", "zr")["user_memory"] == saved.hex()
+    assert "exists" in refusal(capsys, "eeprom", "b", "zr", "--read", str(tmp_path / "out.bin"))
+
+
+def test_the_user_memory_of_a_qsfp_module_needs_its_password(
+    capsys: pytest.CaptureFixture[str], bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in.bin").write_bytes(b"shelf 3")
+    write = ("eeprom", "b", "lr4", "--write", str(tmp_path / "in.bin"))
+    assert "Enter the password first" in refusal(capsys, *write)
+    (tmp_path / "wrong").write_text("00001012\n")
+    assert "Enter the password first" in refusal(capsys, *write, "--password-file", str(tmp_path / "wrong"))
+    (tmp_path / "right").write_text("00001011\n")  # the password of a new module, SFF-8636
+    assert "shelf 3" in run(capsys, *write, "--password-file", str(tmp_path / "right"))
+    lr4 = bench.transponders["lr4"]
+    assert isinstance(lr4, QsfpTransponder)
+    assert lr4.dump().halves[0, 0x02][:8] == b"shelf 3\0"
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr("click.prompt", lambda *_, **options: asked.append(options) or "0x1011")
+    run(capsys, *write, "--password")
+    assert asked[0]["hide_input"]
+
+
+def test_the_user_memory_of_other_modules(capsys: pytest.CaptureFixture[str], bench: Bench, tmp_path: Path) -> None:
+    assert bench
+    assert "needs a CMIS or QSFP module" in refusal(capsys, "eeprom", "b", "sfp")
+    (tmp_path / "long.bin").write_bytes(bytes(100))
+    long = ("--write", str(tmp_path / "long.bin"), "--offset", "29")
+    assert "exceed the 128 bytes" in refusal(capsys, "eeprom", "b", "zr", *long)
+    (tmp_path / "no.txt").write_text("my secret")
+    error = refusal(capsys, "eeprom", "b", "zr", "--password-file", str(tmp_path / "no.txt"))
+    assert "is not a password" in error
+    assert "secret" not in error
+    both = ("--password", "--password-file", str(tmp_path / "no.txt"))
+    assert "cannot be combined" in refusal(capsys, "eeprom", "b", "zr", *both)
+    both = ("--read", str(tmp_path / "x"), "--write", str(tmp_path / "long.bin"))
+    assert "cannot be combined" in refusal(capsys, "eeprom", "b", "zr", *both)
+
+
+# -- on a bench of its own
+
+
+def test_options_of_an_emulated_bench(capsys: pytest.CaptureFixture[str], bench_file: str) -> None:
+    result = document(capsys, "loopback", bench_file, "dr4", "host-near", "--lanes", "1", "--emulate", "--seed", "3")
+    assert result["closed"]["host-near"] == [1]
+    assert "not in the bench file: zz" in refusal(capsys, "flags", bench_file, "zz", "--emulate")
