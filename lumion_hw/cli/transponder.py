@@ -24,6 +24,8 @@ from lumion_hw.errors import LumionError, NotSupportedError
 from lumion_hw.files.json_text import json_text, rename_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
     from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
     from lumion_hw.drivers.transponders.qsfp import QsfpTransponder

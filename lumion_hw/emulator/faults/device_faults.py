@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lumion_hw.emulator.faults.fault_table import MODULE_DEAD, Argument, ScriptedFault
-from lumion_hw.emulator.faults.module_fault import ModuleFault
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.transponders.module_fault import ModuleFault
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from lumion_hw.emulator.faults.module_fault import ModuleFault
 from lumion_hw.emulator.transponders.cmis.core import Core
+from lumion_hw.emulator.transponders.module_fault import ModuleFault
 from lumion_hw.errors import ConfigError, LimitError
 
 FAULTS: Mapping[str, ModuleFault] = MappingProxyType(

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from lumion_hw.emulator.faults.module_fault import ModuleFault
 from lumion_hw.emulator.transponders.agenda import Agenda
+from lumion_hw.emulator.transponders.module_fault import ModuleFault
 from lumion_hw.errors import ConfigError, LimitError
 
 FAULTS: Mapping[str, ModuleFault] = MappingProxyType(

@@ -92,7 +92,7 @@ def identity_page(profile: QsfpProfile, serial: str) -> bytearray:
 
 
 def threshold_page(profile: QsfpProfile) -> bytearray:
-    """Return page 03h after a reset. EmulatedQsfpMonitors that the module does not have, have no thresholds."""
+    """Return page 03h after a reset. Monitors that the module does not have, have no thresholds."""
     page = bytearray(HALF_BYTES)
     for name, levels in profile.thresholds.items():
         if name == "tx_power" and not profile.has("tx_power_monitor"):

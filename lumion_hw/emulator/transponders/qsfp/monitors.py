@@ -1,4 +1,4 @@
-"""EmulatedQsfpMonitors of one emulated QSFP module: true values, fixed errors, noise and comparison with the thresholds."""
+"""Monitors of one emulated QSFP module: true values, fixed errors, noise and comparison with the thresholds."""
 
 from __future__ import annotations
 
