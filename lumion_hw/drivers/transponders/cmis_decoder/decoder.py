@@ -13,11 +13,12 @@ from lumion_hw.drivers.transponders.decoded import (
     DecodedSample,
     FieldKey,
     Severity,
+    check_answer,
     sorted_by_severity,
 )
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces import Quality
-from lumion_hw.standards.cmis import ALL_FIELDS, FIELDS, Field, NumberFormat, Value, codes
+from lumion_hw.standards.cmis import ALL_FIELDS, FIELDS, Field, NumberFormat, Value, codes, flag_bytes
 from lumion_hw.standards.cmis.codec import (
     SMF_MULTIPLIER_2_SINCE,
     aux_monitor,
@@ -29,7 +30,7 @@ from lumion_hw.standards.cmis.codec import (
 from lumion_hw.standards.cmis.codes import DiagnosticsSelector
 from lumion_hw.standards.cmis.diagnostic_pages import VIEW_BER, VIEW_COUNTERS, VIEW_SNR
 from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE
-from lumion_hw.standards.cmis.image import MemoryImage
+from lumion_hw.standards.cmis.image import LOWER, MemoryImage
 from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
 from lumion_hw.standards.cmis.lane_pages import HOST, MEDIA
 from lumion_hw.standards.cmis.vdm import CUSTOM_TYPES
@@ -166,6 +167,10 @@ def _check_kind(dump: Dump) -> None:
     source = dump.image.source or "dump"
     if dump.value("identifier") is None:
         raise ConfigError(f"{source}: the lower memory is missing", hint="Its byte 0 gives the kind of the module.")
+    unknown = dump.image.unknown.get(LOWER, frozenset())
+    # A dump without flag bytes has 0 in their place.
+    known = bytes(byte for at, byte in enumerate(dump.image.halves[LOWER]) if at not in unknown | flag_bytes(None))
+    check_answer(known, "the lower memory", source)
     identifier = dump.count("identifier")
     if identifier in CMIS_IDENTIFIERS:
         return
