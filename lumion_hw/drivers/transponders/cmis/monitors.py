@@ -8,7 +8,7 @@ from lumion_hw.drivers.transponders.cmis import data_paths as dp
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
 from lumion_hw.drivers.transponders.cmis.diagnostics import Vdm
-from lumion_hw.errors import NotSupportedError, OutOfRangeError
+from lumion_hw.errors import OutOfRangeError
 from lumion_hw.interfaces import Monitors, Quality, Reading, SignalStatus
 from lumion_hw.standards.cmis import FIELDS, codes
 from lumion_hw.standards.cmis.codec import MIN_POWER_DBM, aux_monitor, multiplied, optical_power
@@ -91,14 +91,13 @@ def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, firs
 
 
 def monitors(module: ModuleContext, vdm: Vdm, lane: int) -> Monitors:
-    """Read the monitors of the module and of one media lane.
+    """Read the monitors of the module and of one media lane. Those that the module does not have are ``None``.
 
     Raises:
-        NotSupportedError: The module does not measure its temperature or supply.
         OutOfRangeError: A power is above the measurable range.
     """
     common = module_readings(module)
-    temperature_c, supply_v = (_measured(module, name, common[name]) for name in _LOWER)
+    temperature_c, supply_v = (common[name].value for name in _LOWER)
     readings = lane_readings(module, lane)
     powers_dbm = {}
     for name, sampled in (("tx_power", "tx_power"), ("rx_power", "rx_total_power")):
@@ -116,16 +115,7 @@ def monitors(module: ModuleContext, vdm: Vdm, lane: int) -> Monitors:
     )
 
 
-def _measured(module: ModuleContext, name: str, reading: Reading) -> float:
-    if reading.quality is not Quality.OK or reading.value is None:
-        raise module.error(
-            NotSupportedError, f"the module does not measure the {name}", "The module does not advertise it."
-        )
-    return reading.value
-
-
 def _power_dbm(module: ModuleContext, reading: Reading | None) -> float | None:
-    module.needs(reading is not None, "a power monitor")
     if reading is not None and reading.quality is Quality.ABOVE_RANGE:
         raise module.error(
             OutOfRangeError, f"the power at {reading.source} is above the module's range", "Insert an attenuator."

@@ -110,9 +110,9 @@ class PathDriver:
         return readings
 
     def monitors(self) -> Monitors:
-        """Read the monitors of the module and of its first media lane.
+        """Read the monitors of the module and of its first media lane; ``None`` stands for a missing monitor.
 
-        Raises ``NotSupportedError`` if the module has no monitors.
+        Raises ``NotSupportedError`` if the module has a flat memory, which has no monitors.
         """
         parts = self._shared.parts()
         parts.context.needs(not parts.context.advertised.flat, "reading monitors")

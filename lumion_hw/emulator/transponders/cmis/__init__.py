@@ -1,4 +1,4 @@
-"""Emulated pluggable modules with CMIS memory: 400ZR, ZR+ with high power, 400G-DR4.
+"""Emulated pluggable modules with CMIS memory: coherent, parallel, multiplexed, linear, copper.
 
 Create a module with :meth:`CmisModule.from_profile`. Its memory is one I2C device.
 """
