@@ -1,5 +1,6 @@
 """Which modules fit each other, and what a request can contain; all without a device."""
 
+import math
 import re
 from collections.abc import Callable
 

@@ -8,11 +8,13 @@ from lumion_hw.drivers.transponders.cmis import data_paths as dp
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
 from lumion_hw.drivers.transponders.cmis.diagnostics import Vdm
-from lumion_hw.errors import OutOfRangeError
+from lumion_hw.drivers.transponders.cmis.memory import by_bank
+from lumion_hw.errors import ConfigError, OutOfRangeError
 from lumion_hw.interfaces import Monitors, Quality, Reading, SignalStatus
 from lumion_hw.standards.cmis import FIELDS, codes
 from lumion_hw.standards.cmis.codec import MIN_POWER_DBM, aux_monitor, multiplied, optical_power
 from lumion_hw.standards.cmis.codes import ModuleState
+from lumion_hw.standards.cmis.fields import LANES
 from lumion_hw.standards.registers import decode, raw
 
 LANE_STATUS_PAGE = 0x11
@@ -59,8 +61,22 @@ def lane_readings(module: ModuleContext, lane: int) -> dict[str, Reading]:
 def lanes_readings(module: ModuleContext, lanes: Collection[int]) -> dict[int, dict[str, Reading]]:
     """Read sent power, laser bias and received power of media lanes, by lane."""
     first, last = FIELDS["tx_power"].byte, FIELDS["rx_power"].all_bytes().stop
-    data = module.memory.pages.read_page(LANE_STATUS_PAGE, first, last - first, module.memory.bank)
-    return {lane: {name: _lane_reading(module, name, lane, data, first) for name in _LANE} for lane in lanes}
+    missing = sorted(set(lanes) - set(module.memory.lanes))
+    if missing:
+        raise module.error(
+            ConfigError,
+            f"there is no media lane {missing[0]}",
+            f"The module has lanes 1 to {module.memory.lanes[-1]}.",
+        )
+    readings = {}
+    for offset, local_lanes in by_bank(lanes).items():
+        bank = module.memory.bank_of(LANE_STATUS_PAGE, offset)
+        data = module.memory.pages.read_page(LANE_STATUS_PAGE, first, last - first, bank)
+        for lane in local_lanes:
+            readings[LANES * offset + lane] = {
+                name: _lane_reading(module, name, lane, data, first, bank) for name in _LANE
+            }
+    return readings
 
 
 def sampled_power(vdm: Vdm, name: str, lane: int) -> Reading | None:
@@ -73,10 +89,10 @@ def sampled_power(vdm: Vdm, name: str, lane: int) -> Reading | None:
     return Reading(value, "dBm", Quality.BELOW_RANGE if is_floor else Quality.OK, item.source)
 
 
-def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, first: int) -> Reading:
+def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, first: int, bank: int) -> Reading:
     field = FIELDS[name]
     span = field.span(lane)
-    source = f"11h:{span.start}"
+    source = f"11h:{span.start} of bank {bank}" if bank else f"11h:{span.start}"
     unit = "mA" if name == "tx_bias" else "dBm"
     # Unsupported monitors read 0, which would be a valid power.
     if not module.advertised.supported(name):

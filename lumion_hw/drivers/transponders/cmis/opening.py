@@ -27,7 +27,7 @@ def open_module(
     pages: ModulePages,
     clock: Clock,
     device: str,
-    bank: int,
+    bank: int | None,
     expected: Mapping[str, str | None],
     quirks: Mapping[str, Any],
 ) -> ModuleContext:
@@ -37,7 +37,7 @@ def open_module(
         LinkError: The module cannot be read.
         IdentityError: A different module is inserted, or the module does not follow CMIS.
     """
-    memory = CmisMemory(pages, device, bank)
+    memory = CmisMemory(pages, device, bank or 0)
     with pages.transaction(), pages.retry_for(START_UP_S):
         halves: dict[Page, bytes] = {None: memory.half(None)[0]}
         _check_answer(memory, halves[None])
@@ -45,10 +45,12 @@ def open_module(
         halves[0x00] = memory.half(0x00)[0]
         # Lower memory and page 00h tell whether further pages exist; a module with flat memory would return page 00h
         # for each page.
-        advertised = Advertised(halves.get, pages.has_page)
+        advertised = Advertised(halves.get, pages.has_page, one_bank=bank is not None)
         results = {} if advertised.flat else {page: memory.half_if_readable(page) for page in _STATIC_PAGES}
     halves |= {page: half[0] for page, half in results.items() if isinstance(half, tuple)}
-    advertised = Advertised(halves.get, pages.has_page)
+    advertised = Advertised(halves.get, pages.has_page, one_bank=bank is not None)
+    with pages.transaction():
+        memory.n_banks = advertised.n_banks
     identity = advertised.identity()
     mismatches = {
         name: value for name, value in expected.items() if value is not None and getattr(identity, name) != value

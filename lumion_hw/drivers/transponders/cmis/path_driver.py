@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from lumion_hw.drivers.transponders.cmis import data_paths as dp, light, monitors, power, tuning
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
-from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES, DataPath
+from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
 from lumion_hw.drivers.transponders.cmis.lock import LockWatch
 from lumion_hw.drivers.transponders.cmis.performance import LiveLanes, ReadLanes
 from lumion_hw.drivers.transponders.cmis.scope import Scope
@@ -258,7 +258,7 @@ class PathDriver:
             light.check_dark(module, self._shared.parts().vdm, lanes)
         # There is no active data path; the request takes effect when the module is powered up.
         elif module.advertised.supported("tx_disable"):
-            module.memory.set_lanes("tx_disable", ALL_LANES if self._scope.is_module else lanes, True)
+            module.memory.set_lanes("tx_disable", module.memory.lanes if self._scope.is_module else lanes, True)
         self._shared.emitting -= {path.first_lane for path in paths}
 
     def tune(self, frequency_thz: float, grid_ghz: float | None = None) -> TuningResult:
