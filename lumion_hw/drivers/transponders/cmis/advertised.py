@@ -15,8 +15,10 @@ from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S
 from lumion_hw.standards.cmis import FIELDS, Page, Value, codes, decode_from, interface_ids, is_supported
 from lumion_hw.standards.cmis.codec import duration_s
 from lumion_hw.standards.cmis.coherent_pages import COHERENT
+from lumion_hw.standards.cmis.elsfp_pages import ELSFP
 from lumion_hw.standards.cmis.fields import LANES
 from lumion_hw.standards.cmis.grids import GRIDS, LaserGrids, laser_grids, reported_mhz
+from lumion_hw.standards.cmis.interface_ids import ELSFP_IDENTIFIER
 
 N_APPLICATIONS = 15
 """Maximum number of applications of a module."""
@@ -76,6 +78,8 @@ class Advertised:
     def _condition(self, name: str) -> int | bool | None:
         if name == COHERENT:
             return self.coherent
+        if name == ELSFP:
+            return self.number("identifier") == ELSFP_IDENTIFIER
         value = self.value(name)
         return value if isinstance(value, int) else None
 
