@@ -124,6 +124,21 @@ def test_optical_modules_measure_every_lane(link: Link) -> None:
         assert readings["tx_bias"].value == pytest.approx(70.0, abs=1.0)
 
 
+@pytest.mark.parametrize(
+    ("link", "total_db"), [("400g-fr4", 6.0), ("2x400g-fr4", 6.0), ("800g-dr8", 0.0)], indirect=["link"]
+)
+def test_the_monitors_show_all_light_of_a_fibre(link: Link, total_db: float) -> None:
+    link.driver.enable()
+    link.driver.wait_for_lock(30.0)
+    found = link.driver.monitors()
+    assert found.tx_power_dbm == pytest.approx(1.0 + total_db, abs=0.3)
+    assert found.rx_power_dbm == pytest.approx(-1.0 + total_db, abs=0.7)
+    assert found.tx_bias_ma == pytest.approx(70.0 * (4 if total_db else 1), rel=0.02)
+    link.back.cut = True
+    link.clock.sleep(1.0)
+    assert link.driver.monitors().rx_power_dbm is None
+
+
 @pytest.mark.parametrize("link", ["aec"], indirect=True)
 def test_a_cable_measures_temperature_and_supply_only(link: Link) -> None:
     link.driver.enable()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from lumion_hw.drivers.transponders.cmis import data_paths as dp
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
@@ -11,6 +12,7 @@ from lumion_hw.drivers.transponders.cmis.diagnostics import Vdm
 from lumion_hw.drivers.transponders.cmis.memory import by_bank
 from lumion_hw.errors import ConfigError, OutOfRangeError
 from lumion_hw.interfaces import Monitors, Quality, Reading, SignalStatus
+from lumion_hw.quantities import dbm_from_w, w_from_dbm
 from lumion_hw.standards.cmis import FIELDS, codes
 from lumion_hw.standards.cmis.codec import MIN_POWER_DBM, aux_monitor, multiplied, optical_power
 from lumion_hw.standards.cmis.codes import ModuleState
@@ -109,12 +111,14 @@ def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, firs
 def monitors(module: ModuleContext, vdm: Vdm, lane: int) -> Monitors:
     """Read the monitors of the module and of one media lane. Those that the module does not have are ``None``.
 
+    Bias and powers of lanes that share a fibre (11h:240-255) are added up.
+
     Raises:
         OutOfRangeError: A power is above the measurable range.
     """
     common = module_readings(module)
     temperature_c, supply_v = (common[name].value for name in _LOWER)
-    readings = lane_readings(module, lane)
+    readings = _fibre_readings(module, lane)
     powers_dbm = {}
     for name, sampled in (("tx_power", "tx_power"), ("rx_power", "rx_total_power")):
         reading: Reading | None = readings[name]
@@ -129,6 +133,34 @@ def monitors(module: ModuleContext, vdm: Vdm, lane: int) -> Monitors:
         rx_power_dbm=powers_dbm["rx_power"],
         timestamp_s=module.clock.now(),
     )
+
+
+def _fibre_readings(module: ModuleContext, lane: int) -> dict[str, Reading]:
+    """Read the lanes in the fibre of a media lane, and add them up."""
+    lanes = [lane]
+    if len(module.advertised.media_lanes) > 1:
+        fibres = module.memory.numbers("tx_lane_fibre")
+        own = fibres[lane - 1]
+        bank = (lane - 1) // LANES
+        # Modules that do not tell have fibre 0 everywhere.
+        lanes = [
+            other
+            for other in module.advertised.media_lanes
+            if other == lane or (own and fibres[other - 1] == own and (other - 1) // LANES == bank)
+        ]
+    found = lanes_readings(module, lanes)
+    return {name: _total([found[each][name] for each in lanes]) for name in _LANE}
+
+
+def _total(readings: list[Reading]) -> Reading:
+    present = [reading for reading in readings if reading.quality is Quality.OK and reading.value is not None]
+    doubtful = next((item for item in readings if item.quality not in (Quality.OK, Quality.BELOW_RANGE)), None)
+    if doubtful is not None or len(present) < 2:
+        return doubtful or next(iter(present), readings[0])
+    values = [reading.value for reading in present if reading.value is not None]
+    if present[0].unit == "dBm":
+        return replace(present[0], value=dbm_from_w(sum(map(w_from_dbm, values))))
+    return replace(present[0], value=sum(values))
 
 
 def _power_dbm(module: ModuleContext, reading: Reading | None) -> float | None:

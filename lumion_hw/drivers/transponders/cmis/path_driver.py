@@ -112,6 +112,8 @@ class PathDriver:
     def monitors(self) -> Monitors:
         """Read the monitors of the module and of its first media lane; ``None`` stands for a missing monitor.
 
+        Bias and powers of lanes that share a fibre are added up.
+
         Raises ``NotSupportedError`` if the module has a flat memory, which has no monitors.
         """
         parts = self._shared.parts()
