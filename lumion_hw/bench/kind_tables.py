@@ -118,14 +118,19 @@ def cmis_page_table() -> str:
 
 def module_table() -> str:
     """Return the table of emulated modules for docs/transponders.md."""
-    from lumion_hw.emulator.transponders.cmis.profiles import PROFILES
-    from lumion_hw.standards.cmis.interface_ids import HOST_INTERFACES, MEDIA_SMF
+    from lumion_hw.emulator.transponders.cmis.profiles import PROFILES, ModuleProfile
+    from lumion_hw.standards.cmis.codes import MediaType, describe_media_interface
+    from lumion_hw.standards.cmis.interface_ids import HOST_INTERFACES
+
+    def medium(profile: ModuleProfile, code: int) -> str:
+        name = describe_media_interface(MediaType(int(profile.registers["media_type"])), code)
+        return name if profile.registers["media_type"] == MediaType.ACTIVE_CABLE else name.partition(",")[0]
 
     rows = ["| profile | applications | power-up, data path, tuning in s |", "|---|---|---|"]
     for name, profile in PROFILES.items():
         offered = "; ".join(
             f"{application.host_options.bit_count()} × {HOST_INTERFACES[application.host_interface]} into "
-            f"{MEDIA_SMF[application.media_interface].partition(',')[0]}"
+            f"{medium(profile, application.media_interface)}"
             for application in profile.applications
         )
         times = profile.timing

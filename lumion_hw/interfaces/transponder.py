@@ -37,8 +37,8 @@ class Monitors:
         temperature_c: Case temperature; ``None`` if the module does not measure it, as most copper cables.
         supply_v: Supply voltage; ``None`` if the module does not measure it.
         tx_bias_ma: Laser bias; ``None`` if the module does not measure it.
-        tx_power_dbm: Launched power.
-        rx_power_dbm: Received power.
+        tx_power_dbm: Launched power; also ``None`` if the module does not measure it, as copper cables.
+        rx_power_dbm: Received power, likewise.
         timestamp_s: Host clock when the values were read.
     """
 

@@ -355,6 +355,12 @@ def text(data: bytes) -> str:
     return "".join(chr(byte) if 0x20 <= byte < 0x7F else "?" for byte in data.rstrip(b" \x00"))
 
 
+def blank_value(data: bytes) -> int | None:
+    """Return FFh or 00h if all of the data have this value, as from a bus without a module; else ``None``."""
+    values = set(data)
+    return values.pop() if values in ({0xFF}, {0x00}) else None
+
+
 def f16_decode(code: int) -> float:
     """Return the value of an F16 number: mantissa in bits 10:0, times ten to the power of (bits 15:11) − 24."""
     return float(Decimal(code & 0x7FF).scaleb((code >> 11) - 24))

@@ -28,7 +28,7 @@ class Bus:
 
     def __init__(self, clock: VirtualClock, *pages: tuple[int, int]) -> None:
         self.clock = clock
-        self.lower = bytearray(128)
+        self.lower = bytearray(b"\x00\x52" + bytes(126))
         self.pages = {(bank, page): bytearray([page + bank]) * 128 for bank, page in ((0, 0), *pages)}
         self.log: list[tuple[str, int, int | bytes]] = []
         self.errors: deque[Exception] = deque()

@@ -15,11 +15,13 @@ from lumion_hw.bench.file.module_optics import ModuleFormat, ModuleOptics
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
-from lumion_hw.quantities import wavelength_m_from_frequency_hz
+from lumion_hw.quantities import db_from_ratio, wavelength_m_from_frequency_hz
 
 if TYPE_CHECKING:
     from lumion_hw.emulator.assembly import EmulatedBench
     from lumion_hw.emulator.faults.fault_table import ScriptedFault
+    from lumion_hw.emulator.transponders.cmis.optics import Emit, Optics
+    from lumion_hw.emulator.transponders.cmis.profiles import ModuleProfile
     from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
     from lumion_hw.interfaces import Transponder
 
@@ -28,7 +30,9 @@ _WITH_PINS = tuple(f"{scheme}://" for scheme in PIN_SCHEMES)
 
 _400ZR = ModuleFormat("400ZR", 400.0, required_osnr_db=26.0, media_id=0x3E)
 _OPEN_ZR = ModuleFormat("ZR400-OFEC", 400.0, required_osnr_db=24.0, media_id=0x46)
-_DR_LANE = ModuleFormat("100GBASE-DR", 106.25, media_id=0x14)
+_DR4_LEVELS_DBM = (1.0, -5.9, 4.0)
+_FR4_LEVELS_DBM = (1.0, -7.3, 3.5)
+_FR4_LANES = 4
 _CHANNEL_NM = 1552.524381  # 193.1 THz, default channel of tunable modules
 _COHERENT = ModuleOptics(
     formats=(_400ZR,),
@@ -44,18 +48,41 @@ _COHERENT = ModuleOptics(
     max_pdl_db=2.5,
     max_dgd_ps=20.0,
 )
-_OPTICS: Mapping[str, ModuleOptics] = {
+
+
+def _parallel(name: str, media_id: int) -> ModuleOptics:
+    """Return the planning data of a lane with a fibre of its own."""
+    lane = ModuleFormat(name, 106.25, media_id=media_id)
+    return ModuleOptics((lane,), 1, 1311.0, (1304.5, 1317.5), *_DR4_LEVELS_DBM, max_dgd_ps=2.0)
+
+
+def _multiplexed(name: str, media_id: int) -> ModuleOptics:
+    """Return the planning data of four lanes in one fibre: the totals of all lanes."""
+    lane = ModuleFormat(name, 106.25, media_id=media_id)
+    launch_dbm, sensitivity_dbm, overload_dbm = (level + db_from_ratio(_FR4_LANES) for level in _FR4_LEVELS_DBM)
+    return ModuleOptics((lane,), 1, 1301.0, (1264.5, 1337.5), launch_dbm, sensitivity_dbm, overload_dbm, max_dgd_ps=2.0)
+
+
+_OPTICS: Mapping[str, ModuleOptics | None] = {
     "400zr": _COHERENT,
     "zr-plus-high-power": replace(_COHERENT, formats=(_OPEN_ZR, _400ZR), launch_dbm=0.0, launch_osnr_db=38.0),
-    "400g-dr4": ModuleOptics((_DR_LANE,), 1, 1311.0, (1304.5, 1317.5), 1.0, -5.9, 4.0, max_dgd_ps=2.0),
+    "400g-dr4": _parallel("100GBASE-DR", 0x14),
+    "400g-fr4": _multiplexed("400GBASE-FR4", 0x1D),
+    "2x400g-fr4": _multiplexed("400GBASE-FR4", 0x1D),
+    "800g-dr8": _parallel("100GBASE-DR", 0x14),
+    "400g-lpo-dr4": _parallel("100G-DR1-LPO", 0x8F),
+    "aec": None,  # copper
 }
 """Optical data for the planning of circuits, by profile of the module.
 
 400ZR (product page 02313LHH): receives -20 to 0 dBm at 34 dB OSNR; 26 dB OSNR are sufficient above -12 dBm. The full
 penalty is reached at a PDL of 2.5 dB or a PMD of 10 ps; the receiver loses its lock at a DGD of 20 ps. ZR+: 24 dB OSNR
-(OpenROADM, 400G). DR4: IEEE 802.3 clause 124, per lane; paths combined at a receiver may differ by a tenth of a symbol
-at 53.1 GBd.
+(OpenROADM, 400G). DR4 and DR8: IEEE 802.3 clause 124, per lane; paths combined at a receiver may differ by a tenth of a
+symbol at 53.1 GBd. FR4: clause 151, totals of the four lanes, planned at the middle of their band; of a 2x400g-fr4 only
+the first fibre is planned. The levels of the linear module are assumed to be those of DR4.
 """
+_LANES_WITH_FIBRE: Mapping[str, int] = {"400g-dr4": 4, "400g-lpo-dr4": 4, "800g-dr8": 8}
+"""Number of media lanes that have a fibre of their own, by profile; the lanes of other modules share one."""
 
 
 class PinsModel(StrictModel):
@@ -92,7 +119,9 @@ class CmisModel(PluggableModel):
     media_lane: WholeNumber | None = Field(
         None, ge=1, le=8, description="The one media lane that is connected to a fibre; by default all lanes."
     )
-    profile: Literal["400zr", "zr-plus-high-power", "400g-dr4"] = Field(
+    profile: Literal[
+        "400zr", "zr-plus-high-power", "400g-dr4", "400g-fr4", "2x400g-fr4", "800g-dr8", "400g-lpo-dr4", "aec"
+    ] = Field(
         "400zr",
         description="Type of module, for planning and for the emulator. Other keys override its planning data. "
         "A real module reports its own type.",
@@ -139,9 +168,11 @@ class CmisModel(PluggableModel):
     )
 
     @property
-    def optics(self) -> ModuleOptics:
-        """Optical data for planning, from the profile and the bench file."""
+    def optics(self) -> ModuleOptics | None:
+        """Optical data for planning, from the profile and the bench file; ``None`` for cables."""
         base = _OPTICS[self.profile]
+        if base is None:
+            return None
         overrides = {
             "launch_dbm": self.tx_power_dbm,
             "sensitivity_dbm": self.sensitivity_dbm,
@@ -161,11 +192,13 @@ class CmisModel(PluggableModel):
     def nominal_nm(self) -> float | None:
         """Wavelength of a direct-detection module, whose laser cannot be tuned."""
         optics = self.optics
-        return optics.emits_nm if optics.polarizations == 1 else None
+        return optics.emits_nm if optics is not None and optics.polarizations == 1 else None
 
     @model_validator(mode="after")
     def _levels_in_order(self) -> Self:
         optics = self.optics
+        if optics is None:
+            return self
         if not optics.sensitivity_dbm < optics.overload_dbm:
             range_text = f"{optics.sensitivity_dbm:g} and {optics.overload_dbm:g}"
             raise ValueError(f"expected sensitivity_dbm below overload_dbm, found {range_text}")
@@ -208,18 +241,33 @@ def _emulate(bench: EmulatedBench, name: str, model: CmisModel) -> I2cBridge:
     from lumion_hw.emulator.transponders.cmis import CmisModule, ModuleOnBus
     from lumion_hw.emulator.transponders.cmis.profiles import find_profile
 
-    light = bench.coherent_light if model.optics.polarizations == 2 else bench.cmis_light
+    profile = find_profile(model.profile)
+    optics, emit = _light(bench, name, model, profile)
     module = CmisModule(
-        find_profile(model.profile),
+        profile,
         bench.clock,
         bench.rng(name),
         name=name,
         serial=model.emulated_serial(name),
-        optics=light.optics(name),
-        emit=light.emit(name),
+        optics=optics,
+        emit=emit,
         warm=bench.warm,
     )
     return bench.on_i2c(name, module, ModuleOnBus(module))
+
+
+def _light(bench: EmulatedBench, name: str, model: CmisModel, profile: ModuleProfile) -> tuple[Optics, Emit]:
+    """Return the functions that connect a module to the optical model."""
+    from lumion_hw.emulator.transponders.cmis.optics import ReceivedLight, ignored
+
+    if model.optics is None:
+        return lambda _lane, _at_s: ReceivedLight(0.0, 0.0), ignored  # the far end of the cable always sends
+    shared_nm = profile.fibre_wavelengths_nm
+    if shared_nm:
+        light = bench.cmis_light
+        return light.optics_demultiplexed(name, shared_nm), light.emit_multiplexed(name, shared_nm)
+    light = bench.coherent_light if model.optics.polarizations == 2 else bench.cmis_light
+    return light.optics(name), light.emit(name)
 
 
 def _faults() -> tuple[ScriptedFault, ...]:
@@ -252,7 +300,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
 
 
 def _media_lanes(entry: Mapping[Any, Any]) -> int:
-    return 4 if entry.get("profile") == "400g-dr4" else 1
+    return _LANES_WITH_FIBRE.get(entry.get("profile", ""), 1)
 
 
 KIND = DeviceKind(

@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces import Application, Quality, TransponderIdentity
+from lumion_hw.sessions.module.pages import NO_ANSWER_HINT
+from lumion_hw.standards.registers import blank_value
 
 FieldKey = tuple[str, int | None]
 """Name of a field, and the index of an array element."""
@@ -141,6 +144,22 @@ def ranges_text(numbers: Iterable[int]) -> str:
         else:
             ranges.append([number, number])
     return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+
+
+def check_answer(data: bytes, what: str, source: str) -> None:
+    """Raise ``ConfigError`` if saved memory is FFh or 00h only, as from an empty cage.
+
+    Args:
+        data: Known bytes of the memory.
+        what: Name of the memory, for the message.
+        source: Origin of the dump.
+    """
+    value = blank_value(data)
+    if value is not None:
+        raise ConfigError(
+            f"{source or 'dump'}: the module did not answer: all bytes of {what} are {value:02X}h",
+            hint=f"{NO_ANSWER_HINT} Then save the memory again.",
+        )
 
 
 def text_findings(name: str, address: str, raw: bytes, value: str) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lumion_hw.drivers.transponders.cmis_decoder import decode_image
-from lumion_hw.drivers.transponders.decoded import DecodedModule
+from lumion_hw.drivers.transponders.decoded import DecodedModule, check_answer
 from lumion_hw.drivers.transponders.qsfp_decoder import decode_qsfp
 from lumion_hw.drivers.transponders.sfp_decoder import decode_sfp
 from lumion_hw.standards.cmis.image import LOWER, MemoryImage, document_of, image_from_document, image_from_linear
@@ -32,7 +32,9 @@ def decode_file(data: bytes, source: str = "") -> DecodedModule:
             return decode_sfp(sfp_image_from_linear(data, source))
         return decode_memory(image_from_linear(data, source))
     if isinstance(document, dict) and "a0" in document:
-        return decode_sfp(sfp_image_from_document(document, source))
+        sfp = sfp_image_from_document(document, source)
+        check_answer(sfp.a0, "A0h", sfp.source)
+        return decode_sfp(sfp)
     image = image_from_document(document, source)
     if image.has(None, [0]) and image.halves[LOWER][0] in SFF8472_IDENTIFIERS:
         # This document contains the memory A0h as ``lower`` and page 00.

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from lumion_hw.clock import Clock
 from lumion_hw.errors import DeviceError, DeviceErrors, FrameError, IdentityError, VerifyError
 from lumion_hw.interfaces import StickyFlag
-from lumion_hw.sessions.module.pages import ModulePages
-from lumion_hw.sessions.module.registers import NotRespondingError
+from lumion_hw.sessions.module.pages import ModulePages, no_answer
 from lumion_hw.standards.cmis import codes as sff8024
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
@@ -145,11 +144,7 @@ class QsfpMemory(DeviceErrors):
     def _check_kind(self, lower: bytes, page: bytes) -> None:
         # An open bus reads FFh; no module has only FFh.
         if set(lower[: FLAG_BYTES.start] + page) == {0xFF}:
-            raise self.error(
-                NotRespondingError,
-                "the module does not answer: all bytes read FFh",
-                hint="Check that a module is plugged in and selected (ModSelL low), and that ResetL is high.",
-            )
+            raise no_answer(0xFF, self.device, self.address)
         identifier = lower[0]
         if identifier not in SFF8636_IDENTIFIERS:
             name = sff8024.describe("identifier", identifier)

@@ -14,7 +14,15 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import ConnectError, DeviceAddress, LinkError, LinkLost, NotSupportedError
 from lumion_hw.files import AnyPath
 from lumion_hw.links.owner import OwnerProcess, fork_safe
-from lumion_hw.sessions.module.pages import MAX_WRITE_BYTES, check_range, check_write, page_name
+from lumion_hw.sessions.module.pages import (
+    IDENTITY_BYTES,
+    MAX_WRITE_BYTES,
+    check_range,
+    check_write,
+    is_suspicious,
+    no_answer,
+    page_name,
+)
 from lumion_hw.sessions.module.registers import (
     IDENTITY_DEVICE,
     ModuleAbsentError,
@@ -24,6 +32,7 @@ from lumion_hw.sessions.module.registers import (
 )
 from lumion_hw.standards.cmis.codec import linear_offset
 from lumion_hw.standards.cmis.fields import HALF_BYTES, Page
+from lumion_hw.standards.registers import blank_value
 
 _T = TypeVar("_T")
 
@@ -209,7 +218,16 @@ class LinearPages(MemoryFile):
     def read_page(self, page: Page, byte: int, length: int, bank: int = 0) -> bytes:
         """Return exactly ``length`` bytes; raises the errors of ``ModulePages.read_page``."""
         check_range(page, byte, length, bank)
-        return self.read_at(linear_offset(page, byte, bank), length, f"byte {byte} of {page_name(page, bank)}")
+        data = self.read_at(linear_offset(page, byte, bank), length, f"byte {byte} of {page_name(page, bank)}")
+        if is_suspicious(page, data):
+            self._check_answer()
+        return data
+
+    def _check_answer(self) -> None:
+        """Raise ``NotRespondingError`` if the file shows an empty cage: drivers fill it with FFh or 00h."""
+        value = blank_value(self.read_at(0, IDENTITY_BYTES, "byte 0 of the lower memory"))
+        if value is not None:
+            raise no_answer(value, self._device, self.name)
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
         """Write bytes of a page; raises the errors of ``ModulePages.read_page``."""

@@ -11,7 +11,16 @@ from typing import Protocol, TypeVar, runtime_checkable
 from lumion_hw.clock import Clock
 from lumion_hw.errors import LinkError
 from lumion_hw.links.owner import OwnerProcess, fork_safe
-from lumion_hw.sessions.module.pages import MAX_WRITE_BYTES, PageNotSupportedError, check_range, check_write, page_name
+from lumion_hw.sessions.module.pages import (
+    IDENTITY_BYTES,
+    MAX_WRITE_BYTES,
+    PageNotSupportedError,
+    check_range,
+    check_write,
+    is_suspicious,
+    no_answer,
+    page_name,
+)
 from lumion_hw.sessions.module.registers import (
     IDENTITY_DEVICE,
     I2cDevice,
@@ -28,6 +37,7 @@ from lumion_hw.standards.cmis.lower_memory import (
     FLAT_MEMORY_BYTE,
     PAGE_SELECT_BYTE,
 )
+from lumion_hw.standards.registers import blank_value
 from lumion_hw.standards.sff8636 import registers as sff8636
 
 
@@ -166,7 +176,10 @@ class PagedI2c:
         check_range(page, byte, length, bank)
         with self.transaction():
             self._select(page, bank)
-            return self._read(byte, length)
+            data = self._read(byte, length)
+            if is_suspicious(page, data):
+                self._check_answer()
+            return data
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
         """Write bytes of a page; raises the errors of ``ModulePages.read_page``."""
@@ -244,8 +257,15 @@ class PagedI2c:
         # A missing page is not an error on the bus: the module shows page 00h and returns its bytes.
         selected = self._read_selected(page)
         if selected != requested:
+            self._check_answer()
             raise self._unsupported(page, bank, f"the module selected {page_name(selected[1], selected[0])}")
         self._selected, self._proven = requested, True
+
+    def _check_answer(self) -> None:
+        """Raise ``NotRespondingError`` if the bus reads as FFh or 00h: a bridge may do so for an empty cage."""
+        value = blank_value(self._read(0, IDENTITY_BYTES))
+        if value is not None:
+            raise no_answer(value, self._device, self.name)
 
     def _unsupported(self, page: Page, bank: int, reason: str) -> PageNotSupportedError:
         return PageNotSupportedError(

@@ -11,8 +11,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, runtime_checkable
 
 from lumion_hw.errors import ConfigError, DeviceAddress, LinkLost, NotSupportedError
+from lumion_hw.sessions.module.registers import NotRespondingError
 from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Page
 from lumion_hw.standards.cmis.image import MemoryImage
+from lumion_hw.standards.registers import blank_value
 
 MAX_WRITE_BYTES = 8
 """Longest write in one transaction, in bytes, unless the module advertises more (CMIS)."""
@@ -61,6 +63,40 @@ class ModulePages(Protocol):
 
     def close(self) -> None:
         """Release the connection to the module; idempotent, never raises."""
+
+
+IDENTITY_BYTES = 3
+"""Bytes at the start of the lower memory that are never flags and never all FFh or all 00h: identifier, revision."""
+NO_ANSWER_HINT = (
+    "Check that the module is fully in its cage, powered and selected (ModSelL low, ResetL high), and that the address "
+    "is that of its cage."
+)
+"""What to do if the memory of a module reads as FFh or 00h only."""
+_MANY = 8  # fewer bytes may well all be 0: the six bytes of module flags usually are
+
+
+def is_suspicious(page: Page, data: bytes) -> bool:
+    """Return whether an access looks like that to an empty cage, so that the identity has to be read again."""
+    value = blank_value(data)
+    if value == 0xFF:
+        return page is None or len(data) > 1
+    return value == 0x00 and page in (None, 0x00) and len(data) >= _MANY
+
+
+def no_answer(value: int, device: str, address: str) -> NotRespondingError:
+    """Return the error for a module whose memory reads as FFh or 00h only.
+
+    Args:
+        value: FFh or 00h.
+        device: Device name.
+        address: Address of the memory.
+    """
+    return NotRespondingError(
+        f"the module does not answer: all bytes read {value:02X}h",
+        device=device,
+        address=address,
+        hint=NO_ANSWER_HINT,
+    )
 
 
 def page_name(page: Page, bank: int = 0) -> str:

@@ -220,6 +220,10 @@ TABLES: Mapping[str, Mapping[int, str]] = MappingProxyType(
             8: "150 GHz",
         },
         "squelch_method": {0: "none", 1: "OMA", 2: "average power", 3: "host selects"},
+        "laser_control_mode": {0: "constant current", 1: "constant power"},
+        "laser_state": {0: "off", 1: "ramping", 2: "on"},
+        "laser_fault_code": {0: "none", 1: "power control failed", 2: "current control failed"},
+        "laser_warning_code": {0: "none", 1: "power control", 2: "current control"},
         "mci_speed": {0: "400 kHz", 1: "1 MHz"},
         "identifier": interface_ids.IDENTIFIERS,
         "connector": interface_ids.CONNECTORS,
@@ -259,6 +263,10 @@ RANGES: Mapping[str, tuple[tuple[range, str], ...]] = MappingProxyType(
         "media_type": ((range(0x40, 0x90), VENDOR_SPECIFIC), (range(0x100), "reserved")),
         "fault_cause": ((range(32, 64), VENDOR_SPECIFIC), (range(0x100), "reserved")),
         "config_status": ((range(0xD, 0x10), VENDOR_SPECIFIC), (range(0x10), "reserved")),
+        "laser_state": ((range(3, 4), "reserved"),),
+        **dict.fromkeys(
+            ("laser_fault_code", "laser_warning_code"), ((range(9, 16), VENDOR_SPECIFIC), (range(9), "reserved"))
+        ),
         **dict.fromkeys(("host_interface", *MEDIA_TABLES.values()), _INTERFACES),
     }
 )

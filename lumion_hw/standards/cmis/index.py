@@ -12,6 +12,7 @@ from lumion_hw.standards.cmis.advertising_page import PAGE_01H
 from lumion_hw.standards.cmis.cdb import PAGE_9FH
 from lumion_hw.standards.cmis.coherent_pages import COHERENT, COHERENT_PAGES
 from lumion_hw.standards.cmis.diagnostic_pages import PAGE_13H, PAGE_14H
+from lumion_hw.standards.cmis.elsfp_pages import ELSFP, PAGE_1AH, PAGE_1BH
 from lumion_hw.standards.cmis.fields import HALF_BYTES, Field, Page
 from lumion_hw.standards.cmis.lane_pages import PAGE_10H, PAGE_11H, PAGE_12H
 from lumion_hw.standards.cmis.lower_memory import LOWER_MEMORY
@@ -30,6 +31,8 @@ ALL_FIELDS: tuple[Field, ...] = (
     *PAGE_12H,
     *PAGE_13H,
     *PAGE_14H,
+    *PAGE_1AH,
+    *PAGE_1BH,
     *VDM_PAGES,
     *COHERENT_PAGES,
     *PAGE_9FH,
@@ -54,6 +57,8 @@ PAGE_CONTENTS: Mapping[Page, str] = MappingProxyType(
         0x12: "laser tuning and output power",
         0x13: "diagnostic control: loopbacks, pattern generators and checkers",
         0x14: "diagnostic results: bit error ratio, SNR, counters",
+        0x1A: "external laser source: advertisements, flags, controls",
+        0x1B: "external laser source: set points and monitors",
         **{0x20 + group: f"VDM descriptors, group {group + 1}" for group in range(4)},
         **{0x24 + group: f"VDM samples, group {group + 1}" for group in range(4)},
         **{0x28 + group: f"VDM thresholds, group {group + 1}" for group in range(4)},
@@ -77,6 +82,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
     {
         COHERENT: "the module is a coherent one: a coherent media interface id, or a tunable technology together with "
         "PageSelect staying at 34h and 35h",
+        ELSFP: "the module is an external laser source: identifier 22h",
     }
 )
 """Descriptions of the conditions in ``Field.support``."""

@@ -58,6 +58,9 @@ IDENTIFIERS: Mapping[int, str] = MappingProxyType(
 CMIS_IDENTIFIERS = frozenset({0x18, 0x19, 0x1B, *range(0x1E, 0x26), 0x80})
 """Form factors whose memory is CMIS."""
 
+ELSFP_IDENTIFIER = 0x22
+"""Form factor of external laser sources."""
+
 CONNECTORS: Mapping[int, str] = MappingProxyType(
     {
         0x00: "unspecified",

@@ -15,12 +15,15 @@ from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S
 from lumion_hw.standards.cmis import FIELDS, Field, Page, Value, codes, decode_from, interface_ids, is_supported
 from lumion_hw.standards.cmis.codec import duration_s
 from lumion_hw.standards.cmis.coherent_pages import COHERENT
+from lumion_hw.standards.cmis.elsfp_pages import ELSFP
 from lumion_hw.standards.cmis.fields import LANES
 from lumion_hw.standards.cmis.grids import GRIDS, LaserGrids, laser_grids, reported_mhz
+from lumion_hw.standards.cmis.interface_ids import ELSFP_IDENTIFIER
 
 N_APPLICATIONS = 15
 """Maximum number of applications of a module."""
 _IN_LOWER_MEMORY = 8
+_BANKS = {0: 1, 1: 2, 2: 4}
 STAGES = ("power_up", "power_down", "dp_init", "dp_deinit", "tx_turn_on", "tx_turn_off")
 """State changes whose maximum duration a module advertises."""
 _MONITORS = ("temperature", "supply", "aux1", "aux2", "aux3", "custom", "tx_power", "tx_bias", "rx_power")
@@ -33,19 +36,32 @@ class Advertised:
 
     Args:
         half: Function that returns the 128 bytes of a page, or ``None`` if the page does not exist or is unknown.
-        has_page: Function that returns whether a page exists.
+        has_page: Function that returns whether a page exists in a bank.
         is_known: Function that returns whether all bytes of a field, or of an element of it, are known.
+        one_bank: Whether only the eight lanes of one bank are used.
     """
 
     def __init__(
         self,
         half: Callable[[Page], bytes | None],
-        has_page: Callable[[int], bool],
+        has_page: Callable[[int, int], bool],
         is_known: Callable[[Field, int | None], bool] = lambda field, index: True,
+        *,
+        one_bank: bool = False,
     ) -> None:
         self._half = half
         self._has_page = has_page
         self._is_known = is_known
+        self._one_bank = one_bank
+
+    @cached_property
+    def n_banks(self) -> int:
+        """Number of banks of eight lanes that the module advertises (01h:142.1-0) and has."""
+        if self.flat or self._one_bank:
+            return 1
+        advertised = _BANKS.get(self.number("banks_supported"), 1)
+        # Some modules advertise banks that they do not have.
+        return next((bank for bank in range(1, advertised) if not self._has_page(0x11, bank)), advertised)
 
     def value(self, name: str, index: int | None = None) -> Value | None:
         """Return the value of a field, or ``None`` if it is unknown."""
@@ -70,6 +86,8 @@ class Advertised:
     def _condition(self, name: str) -> int | bool | None:
         if name == COHERENT:
             return self.coherent
+        if name == ELSFP:
+            return self.number("identifier") == ELSFP_IDENTIFIER
         value = self.value(name)
         return value if isinstance(value, int) else None
 
@@ -97,7 +115,7 @@ class Advertised:
         by_media = single_mode and any(item.media_id in interface_ids.COHERENT_MEDIA for item in self.applications)
         # Not all revisions of the standard have a bit for C-CMIS, so the pages must exist.
         tunable = self.number("media_technology") in interface_ids.TUNABLE_TECHNOLOGIES
-        return by_media or (tunable and self._has_page(0x34) and self._has_page(0x35))
+        return by_media or (tunable and self._has_page(0x34, 0) and self._has_page(0x35, 0))
 
     @cached_property
     def applications(self) -> tuple[Application, ...]:
@@ -122,23 +140,28 @@ class Advertised:
             media_interface=codes.describe_media_interface(self.number("media_type"), media_id),
             host_lanes=self.number(f"{prefix}_host_lane_count", number),
             media_lanes=self.number(f"{prefix}_media_lane_count", number),
-            first_host_lanes=_lanes(self.number(f"{prefix}_host_lane_options", number)),
-            first_media_lanes=_lanes(self.number("application_media_lane_options", number)),
+            first_host_lanes=self._lanes(self.number(f"{prefix}_host_lane_options", number)),
+            first_media_lanes=self._lanes(self.number("application_media_lane_options", number)),
             media_id=media_id,
             host_id=host_id,
         )
 
+    def _lanes(self, options: int) -> tuple[int, ...]:
+        # The options of an application are the same in every bank (assumed).
+        lanes = range(LANES * self.n_banks)
+        return tuple(lane + 1 for lane in lanes if options >> lane % LANES & 1)
+
     @cached_property
     def media_lanes(self) -> tuple[int, ...]:
-        """Media lanes that an application can use; all eight if unknown."""
+        """Media lanes that an application can use; all if unknown."""
         lanes = {
             lane
             for application in self.applications
             for first in application.first_media_lanes
             for lane in range(first, first + application.media_lanes)
-            if lane <= LANES
+            if lane <= LANES * self.n_banks
         }
-        return tuple(sorted(lanes)) or tuple(range(1, LANES + 1))
+        return tuple(sorted(lanes)) or tuple(range(1, LANES * self.n_banks + 1))
 
     @cached_property
     def durations_s(self) -> Mapping[str, float | None]:
@@ -216,7 +239,3 @@ class Advertised:
             statistics=statistics,
             performance=performance,
         )
-
-
-def _lanes(options: int) -> tuple[int, ...]:
-    return tuple(bit + 1 for bit in range(8) if options >> bit & 1)

@@ -10,6 +10,7 @@ from lumion_hw.errors import ConfigError, ConfigRejectedError, DeviceError, Devi
 from lumion_hw.interfaces import Application
 from lumion_hw.standards.cmis import codes
 from lumion_hw.standards.cmis.codes import DATA_PATH_TRANSIENT, ConfigStatus, DataPathState, ModuleState
+from lumion_hw.standards.cmis.fields import LANES
 
 ALL_LANES = tuple(range(1, 9))
 """Lane numbers of one bank."""
@@ -52,10 +53,13 @@ def media_lanes_of(application: Application, first_host_lane: int) -> tuple[int,
     If an application has fewer possible first media lanes than first host lanes, the remaining host lanes share the
     last one.
     """
-    starts, media = application.first_host_lanes, application.first_media_lanes
+    before = (first_host_lane - 1) // LANES * LANES
+    bank = range(before + 1, before + LANES + 1)
+    starts = [lane for lane in application.first_host_lanes if lane in bank]
+    media = [lane for lane in application.first_media_lanes if lane in bank]
     position = starts.index(first_host_lane) if first_host_lane in starts else 0
-    first = media[min(position, len(media) - 1)] if media else 1 + position * application.media_lanes
-    return tuple(lane for lane in range(first, first + application.media_lanes) if lane in ALL_LANES)
+    first = media[min(position, len(media) - 1)] if media else bank.start + position * application.media_lanes
+    return tuple(lane for lane in range(first, first + application.media_lanes) if lane in bank)
 
 
 def data_paths(module: ModuleContext) -> tuple[DataPath, ...]:
@@ -65,7 +69,8 @@ def data_paths(module: ModuleContext) -> tuple[DataPath, ...]:
         identities = module.memory.numbers("active_data_path_id")
     applications = {application.number: application for application in module.advertised.applications}
     groups: dict[tuple[int, int], list[int]] = {}
-    for lane, (number, identity) in enumerate(zip(selected, identities, strict=True), start=1):
+    for lane, (number, identity_in_bank) in enumerate(zip(selected, identities, strict=True), start=1):
+        identity = identity_in_bank + (lane - 1) // LANES * LANES
         # 0 means that the lane is in no data path.
         if number:
             groups.setdefault((number, identity), []).append(lane)
@@ -83,15 +88,15 @@ def host_lanes(paths: Iterable[DataPath]) -> tuple[int, ...]:
 
 
 def media_lanes(module: ModuleContext, paths: Iterable[DataPath]) -> tuple[int, ...]:
-    """Return all media lanes of data paths; all eight with the quirk ``tx_disable_all``."""
+    """Return all media lanes of data paths; all of the module with the quirk ``tx_disable_all``."""
     if module.quirks.tx_disable_all:
-        return ALL_LANES
+        return module.memory.lanes
     return tuple(sorted({lane for path in paths for lane in path.media_lanes}))
 
 
 def states(module: ModuleContext) -> dict[int, int]:
     """Read the data path state of every host lane."""
-    return dict(zip(ALL_LANES, module.memory.numbers("data_path_state"), strict=True))
+    return dict(zip(module.memory.lanes, module.memory.numbers("data_path_state"), strict=True))
 
 
 def emitting_lanes(module: ModuleContext, paths: Iterable[DataPath]) -> dict[int, DataPath]:
@@ -104,7 +109,7 @@ def lanes_on(module: ModuleContext, paths: Collection[DataPath]) -> frozenset[in
     """Return the media lanes that are switched on."""
     emitting = emitting_lanes(module, paths)
     if emitting and module.advertised.supported("tx_disable"):
-        disabled = dict(zip(ALL_LANES, module.memory.values("tx_disable"), strict=True))
+        disabled = dict(zip(module.memory.lanes, module.memory.values("tx_disable"), strict=True))
         return frozenset(lane for lane in emitting if not disabled[lane])
     return frozenset(emitting)
 
@@ -229,7 +234,7 @@ def select_application(module: ModuleContext, number: int, first_lane: int, *, c
     other_paths = [path for path in affected if path.host_lanes != lanes]
     if other_paths and module.quirks.decommission:
         _decommission(module, host_lanes(other_paths))
-    _apply(module, lanes, number << 4 | (first_lane - 1) << 1)
+    _apply(module, lanes, number << 4 | (first_lane - 1) % LANES << 1)
 
 
 def _offered(module: ModuleContext, number: int, first_lane: int, check: bool) -> Application:
@@ -238,7 +243,7 @@ def _offered(module: ModuleContext, number: int, first_lane: int, check: bool) -
         return offered[number]
     if not check:
         like = offered.get(number) or Application(number, "", "", 1, 1, (), (), 0, 0)
-        if like.host_lanes + first_lane - 1 <= len(ALL_LANES) and 0 <= number <= 15:
+        if like.host_lanes + (first_lane - 1) % LANES <= LANES and 0 <= number <= 15:
             return like
     choice = "; ".join(
         f"{item.number} ({item.host_interface} to {item.media_interface}) from lane "
@@ -275,8 +280,8 @@ def _apply(module: ModuleContext, lanes: Collection[int], staged: int) -> None:
         nonlocal was_in_progress
         with memory.pages.transaction():
             # The status tells that a configuration was accepted, and the active set tells which one.
-            last.update(zip(ALL_LANES, memory.numbers("config_status"), strict=True))
-            active = dict(zip(ALL_LANES, memory.numbers("active_app_sel"), strict=True))
+            last.update(zip(memory.lanes, memory.numbers("config_status"), strict=True))
+            active = dict(zip(memory.lanes, memory.numbers("active_app_sel"), strict=True))
         statuses = [last[lane] for lane in ordered]
         if ConfigStatus.IN_PROGRESS in statuses:
             was_in_progress = True
@@ -312,8 +317,8 @@ def _rejected(module: ModuleContext, lane: int, code: int, staged: int) -> Confi
 def _runs(lanes: Collection[int]) -> list[tuple[int, int]]:
     runs: list[tuple[int, int]] = []
     for lane in lanes:
-        # One write can contain eight bytes, so adjacent lanes need only one transaction.
-        if runs and runs[-1][0] + runs[-1][1] == lane:
+        # One write can contain eight bytes, so adjacent lanes of a bank need only one transaction.
+        if runs and runs[-1][0] + runs[-1][1] == lane and (lane - 1) % LANES:
             runs[-1] = (runs[-1][0], runs[-1][1] + 1)
         else:
             runs.append((lane, 1))

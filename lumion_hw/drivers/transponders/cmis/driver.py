@@ -43,7 +43,8 @@ class CmisTransponder(PathDriver, Driver):
         expected_part_number: Required part number; any if omitted.
         expected_serial: Required serial number; any if omitted.
         quirks: Values of :class:`Quirks` by name, which override the known deviations of the module.
-        bank: Group of eight lanes to use, for modules with more lanes.
+        bank: Use only the eight lanes of this bank, as lanes 1 to 8. By default all lanes are used: those of bank 1
+            are lanes 9 to 16, and so on. Loopbacks, test patterns and link performance are those of the first bank.
         lane: Use only the data paths on this media lane; default all.
         hold_off_s: Pause after writes and page changes, for slow boards (raw I2C only).
         pins: Adapter with the low-speed signals of the socket, if there is one.
@@ -59,7 +60,7 @@ class CmisTransponder(PathDriver, Driver):
         expected_part_number: str | None = None,
         expected_serial: str | None = None,
         quirks: Mapping[str, Any] | None = None,
-        bank: int = 0,
+        bank: int | None = None,
         lane: int | None = None,
         hold_off_s: float = 0.0,
         pins: PinnedAdapter | None = None,

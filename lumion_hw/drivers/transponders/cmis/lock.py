@@ -107,7 +107,7 @@ class LockWatch:
     def _path_reasons(self, path: DataPath, flags: frozenset[FlagKey]) -> Iterator[LockReport]:
         yield from self._data_path_reasons(path, flags)
         yield from self._tuning_reasons(path)
-        valid = dict(zip(dp.ALL_LANES, self._module.memory.values("tx_output_valid"), strict=True))
+        valid = dict(zip(self._module.memory.lanes, self._module.memory.values("tx_output_valid"), strict=True))
         for lane in path.media_lanes:
             if not valid[lane]:  # the laser is not the reason
                 yield _dark(lane, "tx_output_valid")
@@ -134,7 +134,7 @@ class LockWatch:
         module = self._module
         states = dp.states(module)
         active = all(states[lane] == DataPathState.ACTIVATED for lane in path.host_lanes)
-        statuses = dict(zip(dp.ALL_LANES, module.memory.numbers("config_status"), strict=True))
+        statuses = dict(zip(module.memory.lanes, module.memory.numbers("config_status"), strict=True))
         for lane in () if active else path.host_lanes:
             # Only for inactive paths, because an old refusal remains readable while an active path continues.
             if statuses[lane] not in _NOT_REJECTED:
@@ -156,7 +156,7 @@ class LockWatch:
     def _state_reasons(self, path: DataPath, states: dict[int, int]) -> Iterator[LockReport]:
         module = self._module
         deinit = dp.requested_deinit(module)
-        disabled = dict(zip(dp.ALL_LANES, module.memory.values("tx_disable"), strict=True))
+        disabled = dict(zip(module.memory.lanes, module.memory.values("tx_disable"), strict=True))
         # A single disabled lane prevents activation of the path (CMIS 5.2 clause 6.3.3, DPDeactivateS).
         dark = any(disabled[lane] for lane in path.media_lanes)
         for lane in path.host_lanes:

@@ -21,9 +21,12 @@ from lumion_hw.standards.cmis import (
     fields_of,
     quiet_runs,
 )
-from lumion_hw.standards.cmis.fields import HALF_BYTES
+from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, LANES
 from lumion_hw.standards.cmis.index import flag_bytes
+from lumion_hw.standards.cmis.lane_pages import HOST, MEDIA
 
+_LANE_PAGES = frozenset({0x11, 0x12})
+"""Pages with flags of lanes in every bank that a module has."""
 FlagKey = tuple[str, int | None]
 """Name of a flag, and its lane."""
 
@@ -31,15 +34,26 @@ FlagKey = tuple[str, int | None]
 class CmisMemory(DeviceErrors):
     """Access to the fields of one module by name. Use :class:`FlagStore` for flags.
 
+    Lanes above 8 are in further banks, which are selected by the lane number.
+
     Args:
         pages: Memory of the module.
-        bank: Group of eight lanes; 0 is host lanes 1 to 8.
+        bank: Bank of lanes 1 to 8.
+
+    Attributes:
+        n_banks: Number of banks in use.
     """
 
     def __init__(self, pages: ModulePages, device: str, bank: int = 0) -> None:
         self.pages = pages
         self.device = device
         self.bank = bank
+        self.n_banks = 1
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        """Numbers of all lanes, from 1."""
+        return tuple(range(1, LANES * self.n_banks + 1))
 
     @property
     def address(self) -> str:
@@ -49,7 +63,8 @@ class CmisMemory(DeviceErrors):
     def value(self, name: str, index: int | None = None) -> Value:
         """Return the value of a field, or of one element of an array."""
         field = _read_safe_field(name)
-        return decode(field, self._read(field, field.span(index)), index)
+        offset, local = in_bank(field, index)
+        return decode(field, self._read(field, field.span(local), offset), local)
 
     def number(self, name: str, index: int | None = None) -> int:
         """Return the value of an integer field of the module."""
@@ -57,38 +72,46 @@ class CmisMemory(DeviceErrors):
         return int(value) if isinstance(value, (int, float)) else 0
 
     def values(self, name: str) -> tuple[Value, ...]:
-        """Return all elements of an array field."""
+        """Return all elements of an array field, over all banks for lanes."""
         field = _read_safe_field(name)
         span = field.all_bytes()
-        data = self._read(field, span)
         spans = [(index, field.span(index)) for index in (field.array.indices if field.array else ())]
-        return tuple(decode(field, data[s.start - span.start : s.stop - span.start], index) for index, s in spans)
+        found: list[Value] = []
+        for offset in range(self.n_banks if is_by_lane(field) else 1):
+            data = self._read(field, span, offset)
+            found += (decode(field, data[s.start - span.start : s.stop - span.start], index) for index, s in spans)
+        return tuple(found)
 
     def numbers(self, name: str) -> tuple[int, ...]:
         """Return all elements of an array of integers."""
         return tuple(int(value) for value in self.values(name) if isinstance(value, (int, float)))
 
-    def half(self, page: Page) -> tuple[bytes, frozenset[int]]:
-        """Return the 128 bytes of a page with flag bytes set to 0, and the positions of the flag bytes."""
+    def half(self, page: Page, offset: int = 0) -> tuple[bytes, frozenset[int]]:
+        """Return the 128 bytes of a page with flag bytes set to 0, and the positions of the flag bytes.
+
+        Args:
+            page: Page to read.
+            offset: Bank, counted from that of lanes 1 to 8.
+        """
         first = 0 if page is None else HALF_BYTES
         data = bytearray(HALF_BYTES)
         with self.pages.transaction():
             # Reading flag bytes would clear the flags before FlagStore has seen them.
             for run in quiet_runs(page, first, HALF_BYTES):
                 data[run.start - first : run.stop - first] = self.pages.read_page(
-                    page, run.start, len(run), self._bank(page)
+                    page, run.start, len(run), self.bank_of(page, offset)
                 )
         return bytes(data), flag_bytes(page)
 
-    def half_if_readable(self, page: Page) -> tuple[bytes, frozenset[int]] | LinkError | None:
+    def half_if_readable(self, page: Page, offset: int = 0) -> tuple[bytes, frozenset[int]] | LinkError | None:
         """Return a page like :meth:`half`, ``None`` if it does not exist, or the error if only this page is unreadable.
 
         Raises ``LinkError`` if the other pages cannot be read either.
         """
         try:
-            if page is not None and not self.pages.has_page(page, self._bank(page)):
+            if page is not None and not self.pages.has_page(page, self.bank_of(page, offset)):
                 return None
-            return self.half(page)
+            return self.half(page, offset)
         except (NotRespondingError, ModuleAbsentError, ShortReadError) as error:
             self.pages.read_page(None, 0, 1)
             return error
@@ -96,12 +119,13 @@ class CmisMemory(DeviceErrors):
     def write(self, name: str, value: Value, index: int | None = None) -> None:
         """Write a field. Raises ``VerifyError`` if the value read back differs."""
         field = FIELDS[name]
+        offset, index = in_bank(field, index)
         span = field.span(index)
         with self.pages.transaction():
             # Other bits of the byte belong to other settings, or are reserved and need not be 0.
-            current = self._read(field, span) if field.bits is not None else None
-            self._write(field, span, encode(field, value, index, current=current))
-            actual = decode(field, self._read(field, span), index)
+            current = self._read(field, span, offset) if field.bits is not None else None
+            self._write(field, span, encode(field, value, index, current=current), offset)
+            actual = decode(field, self._read(field, span, offset), index)
         # Compared with the value rounded to the resolution of the register.
         expected = decode(field, encode(field, value, index, current=current), index)
         if actual != expected:
@@ -110,43 +134,48 @@ class CmisMemory(DeviceErrors):
     def trigger(self, name: str, lanes: Iterable[int]) -> None:
         """Set the bits of these lanes in a trigger register, which cannot be read back."""
         field = FIELDS[name]
-        self._write(field, field.all_bytes(), bytes([mask_of(lanes)]))
+        for offset, local in by_bank(lanes).items():
+            self._write(field, field.all_bytes(), bytes([mask_of(local)]), offset)
 
     def set_lanes(self, name: str, lanes: Iterable[int], on: bool) -> None:
         """Set or clear one bit per lane. Raises ``VerifyError`` if the byte read back differs."""
-        field = FIELDS[name]
-        span, mask = field.all_bytes(), mask_of(lanes)
+        for offset, local in by_bank(lanes).items():
+            self._set_mask(FIELDS[name], mask_of(local), on, offset)
+
+    def _set_mask(self, field: Field, mask: int, on: bool, offset: int) -> None:
+        span = field.all_bytes()
         with self.pages.transaction():
-            before = self._read(field, span)[0]
+            before = self._read(field, span, offset)[0]
             expected = before | mask if on else before & ~mask & 0xFF
             # Without a change nothing is written, because a module may treat a write as a new request.
             if expected == before:
                 return
-            self._write(field, span, bytes([expected]))
-            actual = self._read(field, span)[0]
+            self._write(field, span, bytes([expected]), offset)
+            actual = self._read(field, span, offset)[0]
         if actual != expected:
             raise self._mismatch(field, f"{expected:02X}h", f"{actual:02X}h")
 
     def write_bytes(self, name: str, first: int, data: bytes) -> None:
-        """Write consecutive elements of an array of bytes and read the bytes back."""
+        """Write consecutive elements of an array of bytes in one bank, and read the bytes back."""
         field = FIELDS[name]
-        start = field.span(first).start
+        offset, first_local = in_bank(field, first)
+        start = field.span(first_local).start
         span = range(start, start + len(data))
         with self.pages.transaction():
-            self._write(field, span, data)
-            actual = self._read(field, span)
+            self._write(field, span, data, offset)
+            actual = self._read(field, span, offset)
         if actual != data:
             raise self._mismatch(field, data.hex(), actual.hex())
 
-    def _read(self, field: Field, span: range) -> bytes:
-        return self.pages.read_page(field.page, span.start, len(span), self._bank(field.page))
+    def _read(self, field: Field, span: range, offset: int = 0) -> bytes:
+        return self.pages.read_page(field.page, span.start, len(span), self.bank_of(field.page, offset))
 
-    def _write(self, field: Field, span: range, data: bytes) -> None:
-        self.pages.write_page(field.page, span.start, data, self._bank(field.page))
+    def _write(self, field: Field, span: range, data: bytes, offset: int = 0) -> None:
+        self.pages.write_page(field.page, span.start, data, self.bank_of(field.page, offset))
 
-    def _bank(self, page: Page) -> int:
-        # Pages below 10h have no banks.
-        return self.bank if page is not None and page >= 0x10 else 0
+    def bank_of(self, page: Page, offset: int = 0) -> int:
+        """Return the bank of a page; ``offset`` counts from the bank of lanes 1 to 8."""
+        return self.bank + offset if page is not None and page >= FIRST_BANKED_PAGE else 0
 
     def _mismatch(self, field: Field, wrote: object, read: object) -> VerifyError:
         return self.error(
@@ -156,6 +185,28 @@ class CmisMemory(DeviceErrors):
             read=read,
             hint="The module ignored the write; its present state may not allow this setting.",
         )
+
+
+def is_by_lane(field: Field) -> bool:
+    """Return whether each bank has its own elements of an array field."""
+    return field.banked and field.array is not None and field.array.of in (HOST, MEDIA)
+
+
+def in_bank(field: Field, index: int | None) -> tuple[int, int | None]:
+    """Return the bank of an element, counted from that of lanes 1 to 8, and its index there."""
+    if index is None or not is_by_lane(field):
+        return 0, index
+    offset, local = divmod(index - 1, LANES)
+    return offset, local + 1
+
+
+def by_bank(lanes: Iterable[int]) -> dict[int, list[int]]:
+    """Return the lanes of each bank, with their numbers there; banks count from that of lanes 1 to 8."""
+    groups: dict[int, list[int]] = {}
+    for lane in lanes:
+        offset, local = divmod(lane - 1, LANES)
+        groups.setdefault(offset, []).append(local + 1)
+    return groups
 
 
 def mask_of(lanes: Iterable[int]) -> int:
@@ -190,13 +241,15 @@ class FlagStore:
 
     def read(self, page: Page) -> frozenset[FlagKey]:
         """Read all flags of a page and return those that were set. Reading clears the flags in the module."""
-        pages = self._memory.pages
+        pages, memory = self._memory.pages, self._memory
+        asserted: frozenset[FlagKey] = frozenset()
         with pages.transaction():
-            data: dict[int, int] = {}
-            for run in _runs(sorted(flag_bytes(page))):
-                bank = self._memory.bank if page is not None and page >= 0x10 else 0
-                data |= dict(zip(run, pages.read_page(page, run.start, len(run), bank), strict=True))
-            asserted = frozenset(self._asserted(page, data))
+            for offset in range(memory.n_banks if page in _LANE_PAGES else 1):
+                data: dict[int, int] = {}
+                for run in _runs(sorted(flag_bytes(page))):
+                    content = pages.read_page(page, run.start, len(run), memory.bank_of(page, offset))
+                    data |= dict(zip(run, content, strict=True))
+                asserted |= frozenset(self._asserted(page, data, offset))
             self._store(asserted)
         return asserted
 
@@ -223,7 +276,7 @@ class FlagStore:
         with self._memory.pages.transaction():
             self._flags = {key: flag for key, flag in self._flags.items() if not condition(key)}
 
-    def _asserted(self, page: Page, data: dict[int, int]) -> Iterable[FlagKey]:
+    def _asserted(self, page: Page, data: dict[int, int], offset: int) -> Iterable[FlagKey]:
         if not any(data.values()):  # the usual case, checked first for speed
             return
         for field in fields_of(page):
@@ -233,6 +286,8 @@ class FlagStore:
             for index in field.array.indices if field.array else (None,):
                 if any(data[location.byte] & location.mask for location in field.locations(index)):
                     lane = index if field.kind is NumberFormat.BOOL else None
+                    if lane is not None and is_by_lane(field):
+                        lane += LANES * offset
                     yield self.names.get((name, lane), (name, lane))
 
     def _store(self, asserted: Iterable[FlagKey]) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from lumion_hw.drivers.transponders.cmis import data_paths as dp
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
 from lumion_hw.drivers.transponders.cmis.diagnostics import Vdm
-from lumion_hw.errors import NotSupportedError, OutOfRangeError
+from lumion_hw.drivers.transponders.cmis.memory import by_bank
+from lumion_hw.errors import ConfigError, OutOfRangeError
 from lumion_hw.interfaces import Monitors, Quality, Reading, SignalStatus
+from lumion_hw.quantities import dbm_from_w, w_from_dbm
 from lumion_hw.standards.cmis import FIELDS, codes
 from lumion_hw.standards.cmis.codec import MIN_POWER_DBM, aux_monitor, multiplied, optical_power
 from lumion_hw.standards.cmis.codes import ModuleState
+from lumion_hw.standards.cmis.fields import LANES
 from lumion_hw.standards.registers import decode, raw
 
 LANE_STATUS_PAGE = 0x11
@@ -59,8 +63,22 @@ def lane_readings(module: ModuleContext, lane: int) -> dict[str, Reading]:
 def lanes_readings(module: ModuleContext, lanes: Collection[int]) -> dict[int, dict[str, Reading]]:
     """Read sent power, laser bias and received power of media lanes, by lane."""
     first, last = FIELDS["tx_power"].byte, FIELDS["rx_power"].all_bytes().stop
-    data = module.memory.pages.read_page(LANE_STATUS_PAGE, first, last - first, module.memory.bank)
-    return {lane: {name: _lane_reading(module, name, lane, data, first) for name in _LANE} for lane in lanes}
+    missing = sorted(set(lanes) - set(module.memory.lanes))
+    if missing:
+        raise module.error(
+            ConfigError,
+            f"there is no media lane {missing[0]}",
+            f"The module has lanes 1 to {module.memory.lanes[-1]}.",
+        )
+    readings = {}
+    for offset, local_lanes in by_bank(lanes).items():
+        bank = module.memory.bank_of(LANE_STATUS_PAGE, offset)
+        data = module.memory.pages.read_page(LANE_STATUS_PAGE, first, last - first, bank)
+        for lane in local_lanes:
+            readings[LANES * offset + lane] = {
+                name: _lane_reading(module, name, lane, data, first, bank) for name in _LANE
+            }
+    return readings
 
 
 def sampled_power(vdm: Vdm, name: str, lane: int) -> Reading | None:
@@ -73,10 +91,10 @@ def sampled_power(vdm: Vdm, name: str, lane: int) -> Reading | None:
     return Reading(value, "dBm", Quality.BELOW_RANGE if is_floor else Quality.OK, item.source)
 
 
-def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, first: int) -> Reading:
+def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, first: int, bank: int) -> Reading:
     field = FIELDS[name]
     span = field.span(lane)
-    source = f"11h:{span.start}"
+    source = f"11h:{span.start} of bank {bank}" if bank else f"11h:{span.start}"
     unit = "mA" if name == "tx_bias" else "dBm"
     # Unsupported monitors read 0, which would be a valid power.
     if not module.advertised.supported(name):
@@ -91,15 +109,16 @@ def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, firs
 
 
 def monitors(module: ModuleContext, vdm: Vdm, lane: int) -> Monitors:
-    """Read the monitors of the module and of one media lane.
+    """Read the monitors of the module and of one media lane. Those that the module does not have are ``None``.
+
+    Bias and powers of lanes that share a fibre (11h:240-255) are added up.
 
     Raises:
-        NotSupportedError: The module does not measure its temperature or supply.
         OutOfRangeError: A power is above the measurable range.
     """
     common = module_readings(module)
-    temperature_c, supply_v = (_measured(module, name, common[name]) for name in _LOWER)
-    readings = lane_readings(module, lane)
+    temperature_c, supply_v = (common[name].value for name in _LOWER)
+    readings = _fibre_readings(module, lane)
     powers_dbm = {}
     for name, sampled in (("tx_power", "tx_power"), ("rx_power", "rx_total_power")):
         reading: Reading | None = readings[name]
@@ -116,16 +135,35 @@ def monitors(module: ModuleContext, vdm: Vdm, lane: int) -> Monitors:
     )
 
 
-def _measured(module: ModuleContext, name: str, reading: Reading) -> float:
-    if reading.quality is not Quality.OK or reading.value is None:
-        raise module.error(
-            NotSupportedError, f"the module does not measure the {name}", "The module does not advertise it."
-        )
-    return reading.value
+def _fibre_readings(module: ModuleContext, lane: int) -> dict[str, Reading]:
+    """Read the lanes in the fibre of a media lane, and add them up."""
+    lanes = [lane]
+    if len(module.advertised.media_lanes) > 1:
+        fibres = module.memory.numbers("tx_lane_fibre")
+        own = fibres[lane - 1]
+        bank = (lane - 1) // LANES
+        # Modules that do not tell have fibre 0 everywhere.
+        lanes = [
+            other
+            for other in module.advertised.media_lanes
+            if other == lane or (own and fibres[other - 1] == own and (other - 1) // LANES == bank)
+        ]
+    found = lanes_readings(module, lanes)
+    return {name: _total([found[each][name] for each in lanes]) for name in _LANE}
+
+
+def _total(readings: list[Reading]) -> Reading:
+    present = [reading for reading in readings if reading.quality is Quality.OK and reading.value is not None]
+    doubtful = next((item for item in readings if item.quality not in (Quality.OK, Quality.BELOW_RANGE)), None)
+    if doubtful is not None or len(present) < 2:
+        return doubtful or next(iter(present), readings[0])
+    values = [reading.value for reading in present if reading.value is not None]
+    if present[0].unit == "dBm":
+        return replace(present[0], value=dbm_from_w(sum(map(w_from_dbm, values))))
+    return replace(present[0], value=sum(values))
 
 
 def _power_dbm(module: ModuleContext, reading: Reading | None) -> float | None:
-    module.needs(reading is not None, "a power monitor")
     if reading is not None and reading.quality is Quality.ABOVE_RANGE:
         raise module.error(
             OutOfRangeError, f"the power at {reading.source} is above the module's range", "Insert an attenuator."

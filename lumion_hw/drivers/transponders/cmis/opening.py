@@ -10,10 +10,11 @@ from lumion_hw.drivers.transponders.cmis.advertised import Advertised
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext, quirks_of
 from lumion_hw.drivers.transponders.cmis.memory import CmisMemory
 from lumion_hw.errors import IdentityError, LinkError
-from lumion_hw.sessions.module.pages import ModulePages, page_name
-from lumion_hw.standards.cmis import CHECKSUMS, Page, codes
+from lumion_hw.sessions.module.pages import ModulePages, no_answer, page_name
+from lumion_hw.standards.cmis import CHECKSUMS, Page, codes, flag_bytes
 from lumion_hw.standards.cmis.codec import checksum_matches
 from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
+from lumion_hw.standards.registers import blank_value
 from lumion_hw.standards.sff8636.codes import SFF8636_IDENTIFIERS
 
 START_UP_S = 2.0
@@ -26,7 +27,7 @@ def open_module(
     pages: ModulePages,
     clock: Clock,
     device: str,
-    bank: int,
+    bank: int | None,
     expected: Mapping[str, str | None],
     quirks: Mapping[str, Any],
 ) -> ModuleContext:
@@ -36,17 +37,20 @@ def open_module(
         LinkError: The module cannot be read.
         IdentityError: A different module is inserted, or the module does not follow CMIS.
     """
-    memory = CmisMemory(pages, device, bank)
+    memory = CmisMemory(pages, device, bank or 0)
     with pages.transaction(), pages.retry_for(START_UP_S):
         halves: dict[Page, bytes] = {None: memory.half(None)[0]}
+        _check_answer(memory, halves[None])
         _check_kind(memory, halves[None][0])
         halves[0x00] = memory.half(0x00)[0]
         # Lower memory and page 00h tell whether further pages exist; a module with flat memory would return page 00h
         # for each page.
-        advertised = Advertised(halves.get, pages.has_page)
+        advertised = Advertised(halves.get, pages.has_page, one_bank=bank is not None)
         results = {} if advertised.flat else {page: memory.half_if_readable(page) for page in _STATIC_PAGES}
     halves |= {page: half[0] for page, half in results.items() if isinstance(half, tuple)}
-    advertised = Advertised(halves.get, pages.has_page)
+    advertised = Advertised(halves.get, pages.has_page, one_bank=bank is not None)
+    with pages.transaction():
+        memory.n_banks = advertised.n_banks
     identity = advertised.identity()
     mismatches = {
         name: value for name, value in expected.items() if value is not None and getattr(identity, name) != value
@@ -74,6 +78,13 @@ def open_module(
         and not checksum_matches(item, half)
     ]
     return module
+
+
+def _check_answer(memory: CmisMemory, lower: bytes) -> None:
+    # Flag bytes are not read, and so are 0 here.
+    value = blank_value(bytes(byte for at, byte in enumerate(lower) if at not in flag_bytes(None)))
+    if value is not None:
+        raise no_answer(value, memory.device, memory.address)
 
 
 def _check_kind(memory: CmisMemory, identifier: int) -> None:

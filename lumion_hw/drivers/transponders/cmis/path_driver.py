@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from lumion_hw.drivers.transponders.cmis import data_paths as dp, light, monitors, power, tuning
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
-from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES, DataPath
+from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
 from lumion_hw.drivers.transponders.cmis.lock import LockWatch
 from lumion_hw.drivers.transponders.cmis.performance import LiveLanes, ReadLanes
 from lumion_hw.drivers.transponders.cmis.scope import Scope
@@ -110,9 +110,11 @@ class PathDriver:
         return readings
 
     def monitors(self) -> Monitors:
-        """Read the monitors of the module and of its first media lane.
+        """Read the monitors of the module and of its first media lane; ``None`` stands for a missing monitor.
 
-        Raises ``NotSupportedError`` if the module has no monitors.
+        Bias and powers of lanes that share a fibre are added up.
+
+        Raises ``NotSupportedError`` if the module has a flat memory, which has no monitors.
         """
         parts = self._shared.parts()
         parts.context.needs(not parts.context.advertised.flat, "reading monitors")
@@ -258,7 +260,7 @@ class PathDriver:
             light.check_dark(module, self._shared.parts().vdm, lanes)
         # There is no active data path; the request takes effect when the module is powered up.
         elif module.advertised.supported("tx_disable"):
-            module.memory.set_lanes("tx_disable", ALL_LANES if self._scope.is_module else lanes, True)
+            module.memory.set_lanes("tx_disable", module.memory.lanes if self._scope.is_module else lanes, True)
         self._shared.emitting -= {path.first_lane for path in paths}
 
     def tune(self, frequency_thz: float, grid_ghz: float | None = None) -> TuningResult:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
-from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES
 from lumion_hw.errors import LinkError
 from lumion_hw.sessions.module.adapter import PinnedAdapter
 from lumion_hw.standards.cmis import codes
@@ -26,7 +25,7 @@ def power_up(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
     with memory.pages.transaction():
         module.guard()
         if module.state() != codes.ModuleState.READY and module.advertised.supported("tx_disable"):
-            memory.set_lanes("tx_disable", ALL_LANES, True)
+            memory.set_lanes("tx_disable", memory.lanes, True)
         # Written bit by bit, because other bits of byte 26 contain squelch method and broadcast.
         memory.write("low_pwr_allow_request_hw", False)
         memory.write("low_pwr_request_sw", False)

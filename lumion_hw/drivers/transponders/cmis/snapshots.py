@@ -11,6 +11,7 @@ from lumion_hw.errors import LinkError
 from lumion_hw.standards.cmis import FIELDS, PAGES, Access, Page, Value, decode, fields_of
 from lumion_hw.standards.cmis.cdb import CDB_PAGE
 from lumion_hw.standards.cmis.codec import cut, multiplied
+from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE
 from lumion_hw.standards.cmis.image import Half, MemoryImage
 from lumion_hw.standards.cmis.vdm import CONTROL_PAGE, DESCRIPTOR_PAGE, FLAG_PAGE, GROUPS, MASK_PAGE
 
@@ -34,9 +35,9 @@ def dump(module: ModuleContext, vdm: Vdm) -> MemoryImage:
     unknown: dict[Half, frozenset[int]] = {}
     unreadable: dict[Half, str] = {}
     memory = module.memory
-    for page in _pages(module, vdm):
-        half = memory.bank if page is not None and page >= 0x10 else 0, page
-        content = memory.half_if_readable(page)
+    for page, offset in _halves(module, vdm):
+        half = memory.bank_of(page, offset), page
+        content = memory.half_if_readable(page, offset)
         if isinstance(content, LinkError):
             unreadable[half] = content.message
         elif content is not None:
@@ -46,6 +47,13 @@ def dump(module: ModuleContext, vdm: Vdm) -> MemoryImage:
     identity = module.identity
     source = f"{identity.vendor} {identity.part_number} {identity.serial}"
     return MemoryImage(halves, unknown, source, unreadable=unreadable)
+
+
+def _halves(module: ModuleContext, vdm: Vdm) -> Iterator[tuple[Page, int]]:
+    """Yield the pages to read, each with its bank counted from that of lanes 1 to 8."""
+    for page in _pages(module, vdm):
+        for offset in range(module.memory.n_banks if page is not None and page >= FIRST_BANKED_PAGE else 1):
+            yield page, offset
 
 
 def _pages(module: ModuleContext, vdm: Vdm) -> Iterator[Page]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from lumion_hw.drivers.transponders.cmis.diagnostics import sample_value
 from lumion_hw.drivers.transponders.cmis_decoder import identity_checks, live_checks
@@ -13,11 +14,12 @@ from lumion_hw.drivers.transponders.decoded import (
     DecodedSample,
     FieldKey,
     Severity,
+    check_answer,
     sorted_by_severity,
 )
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces import Quality
-from lumion_hw.standards.cmis import ALL_FIELDS, FIELDS, Field, NumberFormat, Value, codes
+from lumion_hw.standards.cmis import ALL_FIELDS, FIELDS, Field, NumberFormat, Value, codes, flag_bytes
 from lumion_hw.standards.cmis.codec import (
     SMF_MULTIPLIER_2_SINCE,
     aux_monitor,
@@ -28,8 +30,8 @@ from lumion_hw.standards.cmis.codec import (
 )
 from lumion_hw.standards.cmis.codes import DiagnosticsSelector
 from lumion_hw.standards.cmis.diagnostic_pages import VIEW_BER, VIEW_COUNTERS, VIEW_SNR
-from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE
-from lumion_hw.standards.cmis.image import MemoryImage
+from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, LANES
+from lumion_hw.standards.cmis.image import LOWER, MemoryImage
 from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
 from lumion_hw.standards.cmis.lane_pages import HOST, MEDIA
 from lumion_hw.standards.cmis.vdm import CUSTOM_TYPES
@@ -144,7 +146,7 @@ def decode_image(image: MemoryImage) -> DecodedModule:
     )
     # A note does not make the value of a field unreliable.
     unreliable = {key for item in findings if item.severity is not Severity.NOTE for key in item.fields}
-    fields = tuple(_fields(dump, unreliable))
+    fields = (*_fields(dump, unreliable), *_fields_of_further_banks(image, dump.advertised.n_banks))
     major, minor = dump.advertised.revision
     return DecodedModule(
         source=image.source,
@@ -166,6 +168,10 @@ def _check_kind(dump: Dump) -> None:
     source = dump.image.source or "dump"
     if dump.value("identifier") is None:
         raise ConfigError(f"{source}: the lower memory is missing", hint="Its byte 0 gives the kind of the module.")
+    unknown = dump.image.unknown.get(LOWER, frozenset())
+    # A dump without flag bytes has 0 in their place.
+    known = bytes(byte for at, byte in enumerate(dump.image.halves[LOWER]) if at not in unknown | flag_bytes(None))
+    check_answer(known, "the lower memory", source)
     identifier = dump.count("identifier")
     if identifier in CMIS_IDENTIFIERS:
         return
@@ -193,6 +199,18 @@ def _fields(dump: Dump, unreliable: set[FieldKey]) -> Iterator[DecodedField]:
         for index in field.array.indices if field.array else (None,):
             if dump.has_field(field, index):
                 yield _field(dump, field, index, (field.name, index) in unreliable)
+
+
+def _fields_of_further_banks(image: MemoryImage, n_banks: int) -> Iterator[DecodedField]:
+    """Yield the fields of lanes 9 and up, by lane number; other fields of these banks repeat those of bank 0."""
+    for bank in range(1, n_banks):
+        dump = Dump(image, bank)
+        for field in ALL_FIELDS:
+            if not _lanes_of(field) or field.view or field.array is None:
+                continue
+            for index in field.array.indices:
+                if dump.has_field(field, index):
+                    yield replace(_field(dump, field, index, False), index=index + bank * LANES)
 
 
 def _field(dump: Dump, field: Field, index: int | None, unreliable: bool) -> DecodedField:

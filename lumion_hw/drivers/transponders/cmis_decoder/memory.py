@@ -29,7 +29,7 @@ class Dump:
     def __init__(self, image: MemoryImage, bank: int = 0) -> None:
         self.image = image
         self.bank = bank
-        self.advertised = Advertised(image.half, lambda page: (0, page) in image.halves, self.has_field)
+        self.advertised = Advertised(image.half, lambda page, bank: (bank, page) in image.halves, self.has_field)
 
     def half(self, page: Page) -> bytes | None:
         """Return the 128 bytes of a page."""

@@ -1,8 +1,9 @@
-"""Emulated pluggable modules with CMIS memory: 400ZR, ZR+ with high power, 400G-DR4.
+"""Emulated pluggable modules with CMIS memory: coherent, parallel, multiplexed, linear, copper.
 
 Create a module with :meth:`CmisModule.from_profile`. Its memory is one I2C device.
 """
 
+from lumion_hw.emulator.transponders.cmis.banked import BankedModule
 from lumion_hw.emulator.transponders.cmis.core import Transition
 from lumion_hw.emulator.transponders.cmis.faults import FAULTS
 from lumion_hw.emulator.transponders.cmis.fibre import Fibre, join
@@ -15,6 +16,7 @@ __all__ = [
     "FAULTS",
     "PROFILES",
     "SFP_PROFILES",
+    "BankedModule",
     "BusAccess",
     "CmisModule",
     "Fibre",

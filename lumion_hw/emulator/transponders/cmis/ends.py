@@ -222,7 +222,7 @@ class Transmitters:
 
     def _dark(self, lane: int) -> LaunchedLight:
         laser = self._lasers.get(lane)
-        frequency_mhz = laser.true_frequency_mhz if laser else self._core.profile.fixed_frequency_mhz
+        frequency_mhz = laser.true_frequency_mhz if laser else self._core.profile.frequency_mhz(lane)
         return LaunchedLight(lane, self._core.now, False, DARK_DBM, frequency_mhz)
 
     def light(self, lane: int) -> LaunchedLight:
@@ -392,7 +392,7 @@ class Receivers:
             state.reception, state.is_locked, state.good_since_s = Reception("demodulator"), False, None
             return
         laser = self._lasers.get(lane)
-        oscillator_mhz = laser.true_frequency_mhz if laser else core.profile.fixed_frequency_mhz
+        oscillator_mhz = laser.true_frequency_mhz if laser else core.profile.frequency_mhz(lane)
         receiver = core.profile.receiver
         state.reception = receive(state.light, receiver, media_interface, oscillator_mhz, _SNR_NOISE_DB * noise)
         unlit = laser is not None and not laser.is_locked

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from lumion_hw.emulator.optics.coherent_paths import CoherentLaunch
 from lumion_hw.emulator.optics.world import OpticalWorld
 from lumion_hw.emulator.transponders.cmis import LaunchedLight, ReceivedLight
-from lumion_hw.emulator.transponders.cmis.optics import DARK_DBM, Emit, Optics
+from lumion_hw.emulator.transponders.cmis.optics import DARK_DBM, DARKNESS, Emit, Optics
 from lumion_hw.quantities import dbm_from_w, w_from_dbm, wavelength_m_from_frequency_hz
 
 RECEIVER_BAND_HZ = 37.5e9
@@ -23,6 +24,47 @@ class CmisLight:
     def __init__(self, world: OpticalWorld) -> None:
         self._world = world
         self._sent: dict[str, LaunchedLight] = {}
+        self._sent_lanes: dict[str, dict[int, LaunchedLight]] = {}
+
+    def emit_multiplexed(self, transponder: str, wavelengths_nm: Sequence[float]) -> Emit:
+        """Return a function like :meth:`emit` for a module whose first lanes share the fibre at these wavelengths.
+
+        The optical model has one wavelength for all of them, the middle of the band. Other lanes are not connected.
+        """
+        middle_nm = sum(wavelengths_nm) / len(wavelengths_nm)
+        lanes = self._sent_lanes.setdefault(transponder, {})
+
+        def handle(light: LaunchedLight) -> None:
+            if light.media_lane <= len(wavelengths_nm):
+                lanes[light.media_lane] = light
+                self._sent[transponder] = light
+                self._world.set_source(transponder, sum(map(_power_w, lanes.values())), middle_nm)
+
+        return handle
+
+    def optics_demultiplexed(self, transponder: str, wavelengths_nm: Sequence[float]) -> Optics:
+        """Return a function that returns the present light at the receiver of one of several wavelengths."""
+
+        def receive(media_lane: int, _at_s: float) -> ReceivedLight:
+            if media_lane > len(wavelengths_nm):
+                return DARKNESS
+            powers_w = self._world.received_by_source_w(transponder)
+            sender = max(powers_w, key=lambda source: powers_w[source], default="")
+            lanes = self._sent_lanes.get(sender, {})
+            launched_w = sum(map(_power_w, lanes.values()))
+            if media_lane not in lanes or not launched_w:
+                return DARKNESS
+            sent = lanes[media_lane]
+            power_dbm = _dbm(powers_w[sender] * _power_w(sent) / launched_w)
+            return ReceivedLight(
+                total_power_dbm=power_dbm,
+                signal_power_dbm=power_dbm,
+                frequency_mhz=sent.frequency_mhz,
+                media_interface=sent.media_interface,
+                test_pattern=sent.test_pattern,
+            )
+
+        return receive
 
     def emit(self, transponder: str) -> Emit:
         """Return a function that passes the light of a module to the optical model."""
@@ -30,8 +72,7 @@ class CmisLight:
         def handle(light: LaunchedLight) -> None:
             end = self._end(transponder, light.media_lane)
             self._sent[end] = light
-            power_w = w_from_dbm(light.power_dbm) if light.enabled else 0.0
-            self._launch(end, power_w, light)
+            self._launch(end, _power_w(light), light)
 
         return handle
 
@@ -100,6 +141,10 @@ class CoherentLight(CmisLight):
             media_interface=sender.media_interface,
             test_pattern=sender.test_pattern,
         )
+
+
+def _power_w(light: LaunchedLight) -> float:
+    return w_from_dbm(light.power_dbm) if light.enabled else 0.0
 
 
 def _dbm(power_w: float) -> float:

@@ -17,7 +17,7 @@ from lumion_hw.emulator.transponders.cmis.profiles import LineFormat
 from lumion_hw.emulator.transponders.cmis.reception import bit_error_ratio, frame_error_ratio
 from lumion_hw.emulator.transponders.cmis.states import DataPaths
 from lumion_hw.quantities import ratio_from_db
-from lumion_hw.standards.cmis.codec import MIN_POWER_DBM, encode_vdm_value, optical_power_count, q_db
+from lumion_hw.standards.cmis.codec import MIN_POWER_DBM, encode_vdm_value, q_db
 from lumion_hw.standards.cmis.coherent_pages import LINK_QUANTITIES
 from lumion_hw.standards.cmis.fields import LIMITS
 from lumion_hw.standards.cmis.vdm import CONTROL_PAGE, OBSERVABLES, SAMPLE_PAGE, Observable
@@ -110,20 +110,14 @@ class ModuleMonitors:
         for monitor, value in self.module.items():
             if memory.count(f"{monitor}_monitor_supported"):
                 memory.put_limited(monitor, threshold_value(memory, monitor, value))
-        for lane, power_dbm in self.lanes.get("tx_power", {}).items():
-            memory.put_limited("tx_power", _milliwatts(power_dbm), lane)
-        for lane, bias_ma in self.lanes.get("tx_bias", {}).items():
-            memory.put_limited("tx_bias", threshold_value(memory, "tx_bias", bias_ma), lane)
-        for lane, power_dbm in self.lanes.get("rx_power", {}).items():
-            memory.put_limited("rx_power", _milliwatts(power_dbm), lane)
+        for monitor, values in self.lanes.items():
+            if memory.count(f"{monitor}_monitor_supported"):
+                for lane, value in values.items():
+                    memory.put_limited(monitor, threshold_value(memory, monitor, value), lane)
 
     def current(self, lane: int) -> Mapping[str, float]:
         """Return the monitored powers (dBm) and laser bias (mA) of one lane."""
         return {name: lanes[lane] for name, lanes in self.lanes.items() if lane in lanes}
-
-
-def _milliwatts(power_dbm: float) -> float:
-    return optical_power_count(power_dbm) * 1e-4
 
 
 _MAX_Q_BER = 1e-30  # the Q of a bit error ratio of 0 would be infinite

@@ -304,10 +304,10 @@ def _put_applications(memory: Memory, profile: ModuleProfile) -> None:
     for lane in range(1, 9):
         present = lane <= profile.media_lanes
         memory.put("media_lane_unsupported", not present, lane)
-        memory.put("tx_lane_wavelength", min(lane, profile.media_lanes) if present else 0, lane)
-        memory.put("tx_lane_fibre", lane if present else 0, lane)
-        memory.put("rx_lane_wavelength", min(lane, profile.media_lanes) if present else 0, lane)
-        memory.put("rx_lane_fibre", lane if present else 0, lane)
+        fibre, wavelength = profile.fibre(lane) if present else (0, 0)
+        for direction in ("tx", "rx"):
+            memory.put(f"{direction}_lane_wavelength", wavelength, lane)
+            memory.put(f"{direction}_lane_fibre", fibre, lane)
 
 
 def _put_advertisements(memory: Memory, profile: ModuleProfile) -> None:

@@ -16,7 +16,7 @@ Unverified choices where the standards are open:
 - Flags of page 33h have no known masks and do not interrupt. Pages 31h, 32h, 38h, 3Bh and 41h to 45h are present and
   empty except for the fields of the register map.
 - CDB 0040h: command map in reply bytes 138 to 169, longest duration in 170 and 171.
-- Gated measurements, banks above 0, network paths and reading firmware back are neither implemented nor advertised.
+- Gated measurements, network paths and reading firmware back are neither implemented nor advertised.
 - In low power and in a fault the module's own monitors keep running. Powers of lanes and link read -40 dBm on all
   pages, link quality and bias read 0, and statistics start again. Frozen statistics are kept.
 - 14h:192-223 with selector 01h shows the counts of the pattern checkers, and 0 without a checker.

@@ -1,7 +1,8 @@
 """Profiles of the pluggable module types that can be emulated.
 
-Register values of the coherent types are typical of their class. Powers of 400GBASE-DR4 follow IEEE 802.3 clause 124
-but were not checked against its text. Names and serial numbers are invented.
+Register values of the coherent types are typical of their class. Powers follow IEEE 802.3 clauses 124 (DR4, DR8)
+and 151 (FR4) but were not checked against their text. Those of the linear module are assumed to be the ones of DR4.
+Interface codes are those of SFF-8024. Names and serial numbers are invented.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from types import MappingProxyType
 
 from lumion_hw.emulator.transponders.sfp import SfpModule
 from lumion_hw.errors import ConfigError
+from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S
 from lumion_hw.standards.cmis import Value
 from lumion_hw.standards.cmis.codec import EPL_PAGES
 from lumion_hw.standards.cmis.codes import DataPathState, Grid
@@ -218,6 +220,8 @@ class ModuleProfile:
         laser: The tunable laser, ``None`` without one.
         launch_dbm: Launch power of a lane without programmable power.
         fixed_frequency_mhz: Carrier of a module without tunable laser.
+        fibre_wavelengths_nm: Wavelengths of the lanes that share a fibre; the next fibre has the same wavelengths
+            again. Empty if each lane has a fibre.
         tx_osnr_db: The transmitter's own OSNR in 0.1 nm.
         bias_ma: Laser bias of a lane that sends.
         idle_temperature_c: Case temperature in low power.
@@ -240,6 +244,7 @@ class ModuleProfile:
     laser: ModuleLaserProfile | None = None
     launch_dbm: float = 0.0
     fixed_frequency_mhz: float = 193_100_000.0
+    fibre_wavelengths_nm: tuple[float, ...] = ()
     tx_osnr_db: float = 36.0
     bias_ma: float = 250.0
     idle_temperature_c: float = 35.0
@@ -260,6 +265,20 @@ class ModuleProfile:
     def coherent(self) -> bool:
         """Whether the module is coherent (pages 30h and up)."""
         return self.receiver.coherent
+
+    def fibre(self, lane: int) -> tuple[int, int]:
+        """Return the fibre of a media lane, and its wavelength by number; both from 1."""
+        if not self.fibre_wavelengths_nm:
+            return lane, lane
+        fibre, wavelength = divmod(lane - 1, len(self.fibre_wavelengths_nm))
+        return fibre + 1, wavelength + 1
+
+    def frequency_mhz(self, lane: int) -> float:
+        """Return the carrier of a media lane without tunable laser."""
+        if not self.fibre_wavelengths_nm:
+            return self.fixed_frequency_mhz
+        wavelength_nm = self.fibre_wavelengths_nm[self.fibre(lane)[1] - 1]
+        return SPEED_OF_LIGHT_M_PER_S / wavelength_nm * 1e3
 
     def application(self, app_sel: int) -> AdvertisedApplication | None:
         """Return the advertised application number ``app_sel`` (from 1); ``None`` if there is none."""
@@ -511,11 +530,15 @@ _ZR_PLUS = ModuleProfile(
     timing=Timing(power_up_s=30.0, dp_init_s=40.0, tuning_s=8.0, fw_copy_s=60.0),
 )
 
-_DR4_VDM = tuple(
-    VdmInstance(OBSERVABLES_BY_NAME[name].code, lane)
-    for lane in range(1, 5)
-    for name in ("esnr_media", "pam4_ltp_media", *_fec_names("media"))
-)
+
+def _pam4_vdm(n_lanes: int) -> tuple[tuple[VdmInstance, ...], ...]:
+    """Return the VDM observables of PAM4 lanes; a group holds those of four lanes."""
+    names = ("esnr_media", "pam4_ltp_media", *_fec_names("media"))
+    return tuple(
+        tuple(VdmInstance(OBSERVABLES_BY_NAME[name].code, lane) for lane in range(first, first + 4) for name in names)
+        for first in range(1, n_lanes + 1, 4)
+    )
+
 
 _DR4 = ModuleProfile(
     name="400g-dr4",
@@ -557,12 +580,140 @@ _DR4 = ModuleProfile(
         "tx_power": (5.0, -5.9, 4.0, -2.9),
         "rx_power": (5.0, -8.9, 4.0, -5.9),
     },
-    vdm=(_DR4_VDM,),
+    vdm=_pam4_vdm(4),
     vdm_thresholds={OBSERVABLES_BY_NAME["ber_current_media"].code: (2.4e-4, 0.0, 1.0e-4, 0.0)},
     timing=Timing(power_up_s=3.0, power_down_s=1.0, dp_init_s=4.0, dp_deinit_s=0.1),
 )
 
-PROFILES: Mapping[str, ModuleProfile] = MappingProxyType({item.name: item for item in (_400ZR, _ZR_PLUS, _DR4)})
+_CWDM4_NM = (1271.0, 1291.0, 1311.0, 1331.0)
+
+_FR4 = dataclasses.replace(
+    _DR4,
+    name="400g-fr4",
+    registers={
+        **_DR4.registers,
+        "part_number": "EMU-400G-FR4",
+        "connector": 0x07,
+        "smf_length_multiplier": 1,
+        "smf_length_base": 2,
+        "nominal_wavelength": 1301.0,
+        "wavelength_tolerance": 36.5,
+    },
+    applications=(AdvertisedApplication(0x11, 0x1D, 8, 4, 0x01, 0x01),),
+    receiver=dataclasses.replace(_DR4.receiver, formats={0x1D: _KP4_LANE}, reference_dbm=-7.3),
+    fibre_wavelengths_nm=_CWDM4_NM,
+    thresholds={
+        **_DR4.thresholds,
+        "tx_power": (4.5, -6.3, 3.5, -3.3),
+        "rx_power": (4.5, -10.3, 3.5, -7.3),
+    },
+)
+
+_800G: Mapping[str, Value] = {"identifier": 0x19, "identifier_copy": 0x19, "power_class": 7, "max_power": 16.0}
+"""Registers of 800G modules: OSFP, power class 8."""
+
+_2_FR4 = dataclasses.replace(
+    _FR4,
+    name="2x400g-fr4",
+    registers={**_FR4.registers, **_800G, "part_number": "EMU-2X400G-FR4"},
+    applications=(AdvertisedApplication(0x50, 0x1D, 4, 4, 0x11, 0x11),),
+    media_lanes=8,
+    vdm=_pam4_vdm(8),
+    host_bit_rate=106.25e9,
+)
+
+_DR8 = dataclasses.replace(
+    _DR4,
+    name="800g-dr8",
+    registers={**_DR4.registers, **_800G, "part_number": "EMU-800G-DR8", "connector": 0x28},
+    applications=(
+        AdvertisedApplication(0x52, 0x56, 8, 8, 0x01, 0x01),
+        AdvertisedApplication(0x50, 0x1C, 4, 4, 0x11, 0x11),
+        AdvertisedApplication(0x4C, 0x14, 1, 1, 0xFF, 0xFF),
+    ),
+    media_lanes=8,
+    receiver=dataclasses.replace(_DR4.receiver, formats=dict.fromkeys((0x56, 0x1C, 0x14), _KP4_LANE)),
+    vdm=_pam4_vdm(8),
+    host_bit_rate=106.25e9,
+)
+
+_WITHOUT_RETIMER = dict.fromkeys(
+    (
+        "tx_lol_flag_supported",
+        "rx_lol_flag_supported",
+        "tx_adaptive_eq_supported",
+        "tx_cdr_supported",
+        "rx_cdr_supported",
+    ),
+    0,
+)
+"""A linear module recovers no clock, so it can lose none and knows no errors."""
+
+_LPO = dataclasses.replace(
+    _DR4,
+    name="400g-lpo-dr4",
+    registers={
+        **_DR4.registers,
+        **_WITHOUT_RETIMER,
+        "part_number": "EMU-400G-LPO-DR4",
+        "identifier": 0x1E,
+        "identifier_copy": 0x1E,
+        "power_class": 2,
+        "max_power": 4.5,
+    },
+    applications=(
+        AdvertisedApplication(0x74, 0x91, 4, 4, 0x01, 0x01),
+        AdvertisedApplication(0x74, 0x8F, 1, 1, 0x0F, 0x0F),
+    ),
+    receiver=dataclasses.replace(_DR4.receiver, formats={0x91: _KP4_LANE, 0x8F: _KP4_LANE}),
+    vdm=(),
+    vdm_thresholds={},
+    diagnostics=False,
+    host_bit_rate=106.25e9,
+    timing=Timing(power_up_s=1.0, power_down_s=0.5, dp_init_s=0.4, dp_deinit_s=0.1),
+)
+
+_WITHOUT_LIGHT = dict.fromkeys(
+    (
+        "cooled",
+        "rx_power_is_average",
+        "rx_los_is_average",
+        "tx_power_monitor_supported",
+        "tx_bias_monitor_supported",
+        "rx_power_monitor_supported",
+        "tx_failure_flag_supported",
+    ),
+    0,
+)
+
+_AEC = ModuleProfile(
+    name="aec",
+    registers={
+        **_COMMON,
+        **_WITHOUT_LIGHT,
+        "part_number": "EMU-400G-AEC",
+        "media_type": 4,
+        "power_class": 2,
+        "max_power": 6.0,
+        "connector": 0x23,
+        "media_technology": 0x0C,
+        "cable_length_multiplier": 0,
+        "cable_length_base": 25,
+    },
+    applications=(
+        AdvertisedApplication(0x11, 0x03, 8, 8, 0x01, 0x01),
+        AdvertisedApplication(0x0D, 0x03, 2, 2, 0x55, 0x55),
+    ),
+    media_lanes=8,
+    receiver=dataclasses.replace(_DR4.receiver, formats={0x03: LineFormat(2, 26.5625, 2.6e-4)}),
+    thresholds={name: _MODULE_LIMITS[name] for name in ("temperature", "supply")},
+    timing=Timing(power_up_s=1.0, power_down_s=0.5, dp_init_s=2.0, dp_deinit_s=0.1),
+)
+"""Active copper cable with retimers; powers of its light stand for electrical levels."""
+
+PROFILES: Mapping[str, ModuleProfile] = MappingProxyType(
+    {item.name: item for item in (_400ZR, _ZR_PLUS, _DR4, _FR4, _2_FR4, _DR8, _LPO, _AEC)}
+)
 """CMIS modules by profile name."""
 
 

@@ -1,0 +1,165 @@
+"""A module of 16 lanes: lanes 9 to 16 are in bank 1 of its memory, and are lanes of the same module for the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lumion_hw.clock import VirtualClock
+from lumion_hw.drivers.transponders.cmis import CmisTransponder
+from lumion_hw.drivers.transponders.cmis_decoder import decode_image
+from lumion_hw.drivers.transponders.decoded import Severity
+from lumion_hw.emulator.transponders.cmis import BankedModule, ReceivedLight
+from lumion_hw.errors import ConfigError
+from lumion_hw.interfaces import LockStage
+from lumion_hw.sessions.module.pages import ImagePages
+from lumion_hw.standards.cmis.image import Half, MemoryImage
+from tests.drivers.transponders.cmis_peer import Peer
+
+STARTS = (1, 9)
+
+
+class Bench:
+    """A module that receives a quarter of a dB less on each lane, and its driver."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.received = {lane: ReceivedLight(-lane / 4.0, -lane / 4.0) for lane in range(1, 17)}
+        self.module = BankedModule(
+            "1.6t-2xdr8", clock, seed=1, optics=lambda lane, _: self.received[lane], low_power_pin=True
+        )
+        clock.sleep(1.0)
+        self.driver = CmisTransponder(self.module, clock, device="dr16")
+        self.driver.open()
+        self.driver.power_up()
+
+    def lit(self) -> list[int]:
+        return [lane for lane in range(1, 17) if self.module.light(lane).enabled]
+
+
+@pytest.fixture
+def bench(clock: VirtualClock) -> Iterator[Bench]:
+    bench = Bench(clock)
+    yield bench
+    bench.driver.close()
+
+
+def test_it_offers_its_applications_in_both_banks(bench: Bench) -> None:
+    found = bench.driver.capabilities().applications
+    assert (found[0].first_host_lanes, found[0].first_media_lanes) == (STARTS, STARTS)
+    assert found[1].first_host_lanes == (1, 5, 9, 13)
+    assert found[2].first_media_lanes == tuple(range(1, 17))
+    assert list(bench.driver.data_path_states()) == list(range(1, 17))
+
+
+def test_power_up_leaves_every_bank_dark(bench: Bench) -> None:
+    assert bench.module.engines[1].data_path_states()  # the module would light up by itself
+    bench.clock.sleep(30.0)
+    assert bench.lit() == []
+
+
+def test_each_lane_has_its_own_readings(bench: Bench) -> None:
+    bench.driver.enable()
+    bench.clock.sleep(2.0)
+    for lane in range(1, 17):
+        readings = bench.driver.lane_readings(lane)
+        assert readings["rx_power"].value == pytest.approx(-lane / 4.0, abs=0.4)
+        assert readings["tx_power"].value == pytest.approx(1.0, abs=0.3)
+    assert bench.driver.lane_readings(12)["rx_power"].source == "11h:192 of bank 1"
+    assert bench.driver.lane_readings(4)["rx_power"].source == "11h:192"
+    with pytest.raises(ConfigError, match=r"no media lane 17.*lanes 1 to 16"):
+        bench.driver.lane_readings(17)
+
+
+def test_data_paths_of_both_banks_come_up_and_go_down(bench: Bench) -> None:
+    bench.driver.enable()
+    assert set(bench.driver.data_path_states().values()) == {"activated"}
+    assert [(path.first_lane, path.media_lanes) for path in bench.driver.data_paths()] == [
+        (1, tuple(range(1, 9))),
+        (9, tuple(range(9, 17))),
+    ]
+    assert bench.lit() == list(range(1, 17))
+    bench.driver.disable()
+    assert bench.lit() == []
+
+
+def test_one_path_of_bank_1_is_switched_alone(bench: Bench) -> None:
+    for first in range(9, 17):
+        bench.driver.select_application(3, first)
+    path = bench.driver.path(12)
+    path.enable()
+    assert bench.lit() == [12]
+    assert bench.driver.data_path_states()[12] == "activated"
+    assert path.wait_for_lock(30.0).stage is LockStage.LOCKED
+    bench.received[12] = ReceivedLight()
+    bench.clock.sleep(1.0)
+    assert path.lock_state().detail == "no light at media lane 12"
+    bench.received[12] = ReceivedLight(-3.0, -3.0)
+    bench.clock.sleep(1.0)
+    assert path.monitors().rx_power_dbm == pytest.approx(-3.0, abs=0.4)
+    assert not path.status().tx_disabled
+    assert bench.driver.path(11).status().tx_disabled
+    path.disable()
+    assert bench.lit() == []
+
+
+def test_flags_and_status_name_the_lane_of_the_module(bench: Bench) -> None:
+    bench.driver.enable()
+    bench.clock.sleep(2.0)
+    bench.driver.flags()
+    bench.driver.clear_flags()
+    assert not bench.driver.status().rx_los
+    bench.received[13] = ReceivedLight()
+    bench.clock.sleep(1.0)
+    assert {flag.lane for flag in bench.driver.flags() if flag.name == "rx_los"} == {13}
+    assert bench.driver.status().rx_los
+    bench.received[13] = bench.received[12]
+    bench.clock.sleep(1.0)
+    bench.driver.flags()
+    assert not bench.driver.status().rx_los
+
+
+def test_the_summary_of_bank_1_is_beside_that_of_bank_0(bench: Bench) -> None:
+    bench.driver.enable()
+    bench.clock.sleep(2.0)
+    bench.driver.flags()
+    bench.received[13] = ReceivedLight()
+    bench.clock.sleep(1.0)
+    assert [byte & 1 for byte in bench.module.read(4, 2)] == [0, 1]
+
+
+def test_one_bank_alone_keeps_lanes_1_to_8(bench: Bench, clock: VirtualClock) -> None:
+    bench.driver.enable()
+    bench.clock.sleep(2.0)
+    other = CmisTransponder(bench.module, clock, device="bank1", bank=1)
+    other.open()
+    assert list(other.data_path_states()) == list(range(1, 9))
+    assert other.lane_readings(4)["rx_power"].value == pytest.approx(-3.0, abs=0.4)
+    other.close()
+
+
+def test_a_saved_memory_shows_the_lanes_of_all_banks(bench: Bench) -> None:
+    bench.driver.enable()
+    bench.clock.sleep(2.0)
+    image = bench.driver.dump()
+    assert {(0, 0x11), (1, 0x11), (1, 0x10)} <= set(image.halves)
+    module = decode_image(image)
+    powers = {item.index: item for item in module.fields if item.name == "rx_power"}
+    assert list(powers) == list(range(1, 17))
+    assert (powers[12].bank, powers[12].address) == (1, "11h:192")
+    assert powers[12].value == pytest.approx(10 ** (-0.3), rel=0.1)
+    assert module.field("data_path_state", 16).description == "activated"
+    assert [item for item in module.findings if item.severity is not Severity.NOTE] == []
+
+
+def test_banks_that_are_advertised_but_missing_are_not_used(clock: VirtualClock) -> None:
+    peer = Peer(clock)
+    peer.put(0x01, 142, bytes([peer.get(0x01, 142)[0] | 0x01]))
+    peer.checksum()
+    halves: dict[Half, bytes] = {(0, page): bytes(half) for page, half in peer.pages.items()}
+    halves[0, None] = bytes(peer.lower)
+    driver = CmisTransponder(ImagePages(MemoryImage(halves)), clock, device="zr1")
+    driver.open()
+    assert list(driver.data_path_states()) == list(range(1, 9))
+    driver.close()
