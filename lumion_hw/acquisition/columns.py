@@ -14,6 +14,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import ConfigError, LumionError, name_hint
 from lumion_hw.interfaces import (
     CoherentTransponder,
+    LaneMonitoring,
     LinkQuantity,
     MeshController,
     OpticalAmplifier,
@@ -293,8 +294,29 @@ _UNIT_IN_NAME = {
 }
 
 
+_LANE_QUANTITIES = {"tx_bias_ma": "mA", "tx_power_dbm": "dBm", "rx_power_dbm": "dBm"}
+
+
+def _lanes(name: str, module: LaneMonitoring) -> _ColumnSource:
+    names = {(lane, quantity): f"{name}.{quantity}.{lane}" for lane in range(1, 5) for quantity in _LANE_QUANTITIES}
+
+    def read() -> Values:
+        values = {column: _missing(quantity) for (_, quantity), column in names.items()}
+        for lane in module.lane_monitors():
+            for quantity in _LANE_QUANTITIES:
+                number = getattr(lane, quantity)
+                if number is not None:
+                    values[names[lane.lane, quantity]] = Value(State.OK, float(number))
+        return values
+
+    columns = tuple(Column(column, name, _LANE_QUANTITIES[quantity]) for (_, quantity), column in names.items())
+    return _ColumnSource(name, columns, read)
+
+
 def _module(bench: Bench, name: str, module: Transponder) -> list[_ColumnSource]:
     monitors = _transponder(name, module)
+    if isinstance(module, LaneMonitoring):
+        return [monitors, _lanes(name, module)]
     if not isinstance(module, CoherentTransponder):
         return [monitors]
     monitor_names = {column.name for column in monitors.columns}

@@ -70,6 +70,8 @@ from .transponder import (
     BreakoutTransponder as BreakoutTransponder,
     CoherentTransponder as CoherentTransponder,
     LanedTransponder as LanedTransponder,
+    LaneMonitoring as LaneMonitoring,
+    LaneMonitors as LaneMonitors,
     LinkQuantity as LinkQuantity,
     LockReport as LockReport,
     LockStage as LockStage,

@@ -51,6 +51,23 @@ class Monitors:
 
 
 @dataclass(frozen=True)
+class LaneMonitors:
+    """Readings of one lane. A quantity that is not measured, or a power below the measurable range, is ``None``.
+
+    Attributes:
+        lane: Lane, from 1.
+        tx_bias_ma: Laser bias.
+        tx_power_dbm: Launched power.
+        rx_power_dbm: Received power: the average, or for some modules the modulation amplitude (OMA).
+    """
+
+    lane: int
+    tx_bias_ma: float | None
+    tx_power_dbm: float | None
+    rx_power_dbm: float | None
+
+
+@dataclass(frozen=True)
 class SignalStatus:
     """Live status of a module.
 
@@ -414,3 +431,11 @@ class LanedTransponder(Transponder, Protocol):
         Raises:
             ConfigError: The module does not have this lane.
         """
+
+
+@runtime_checkable
+class LaneMonitoring(Protocol):
+    """A module that measures each of its lanes."""
+
+    def lane_monitors(self) -> tuple[LaneMonitors, ...]:
+        """Read the monitors of all lanes."""

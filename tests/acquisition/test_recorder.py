@@ -55,6 +55,17 @@ def test_values_are_what_the_devices_say() -> None:
         assert power.state is State.OK
 
 
+def test_each_lane_of_a_module_has_channels_of_its_own() -> None:
+    with Bench.emulate(SMALL.with_name("every_kind.yaml"), only=["lr4-a"]) as bench:
+        module = bench.transponders["lr4-a"]
+        module.enable()
+        module.media_lane(3).disable()  # type: ignore[attr-defined]
+        names = [f"lr4-a.tx_power_dbm.{lane}" for lane in range(1, 5)]
+        launched = Reader(bench, names).read()
+        assert [value.state for value in launched] == [State.OK, State.OK, State.DARK, State.OK]
+        assert launched[0].number == pytest.approx(0.0, abs=3.1)  # 3 dB is the accuracy of the standard
+
+
 def test_rows_come_at_their_rate_and_the_plan_ends_the_recording(tmp_path: Path) -> None:
     with Bench.emulate(SMALL) as bench:
         reader = Reader(bench, ["meter0"])

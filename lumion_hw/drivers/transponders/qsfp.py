@@ -14,7 +14,6 @@ from lumion_hw.drivers.transponders.qsfp_lane import QsfpLane
 from lumion_hw.drivers.transponders.qsfp_memory import TOLERATED, QsfpFlags, QsfpMemory
 from lumion_hw.drivers.transponders.qsfp_monitors import (
     POLL_S,
-    LaneMonitors,
     QsfpMonitors,
     is_dark,
     is_within,
@@ -30,7 +29,7 @@ from lumion_hw.errors import (
     NotSupportedError,
     VerifyError,
 )
-from lumion_hw.interfaces import Monitors, SignalStatus, StickyFlag, TransponderIdentity
+from lumion_hw.interfaces import LaneMonitors, Monitors, SignalStatus, StickyFlag, TransponderIdentity
 from lumion_hw.sessions.module.adapter import PinnedAdapter
 from lumion_hw.sessions.module.paged_i2c import SFF_8636_PAGES, PagedI2c
 from lumion_hw.sessions.module.pages import ModulePages

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from lumion_hw.drivers.transponders.qsfp_monitors import LaneMonitors
-from lumion_hw.interfaces import Monitors, SignalStatus, TransponderIdentity
+from lumion_hw.interfaces import LaneMonitors, Monitors, SignalStatus, TransponderIdentity
 
 
 class LaneSwitch(Protocol):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.transponders.qsfp_identity import END_OF_READINGS, FIRST_READING, QsfpCapabilities
 from lumion_hw.drivers.transponders.qsfp_memory import QsfpMemory
 from lumion_hw.drivers.transponders.sfp_diagnostics import Thresholds
 from lumion_hw.errors import DeviceError, OutOfRangeError
+from lumion_hw.interfaces import LaneMonitors
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 from lumion_hw.standards.registers import number, raw
@@ -30,24 +30,6 @@ DARK_DBM = -30.0
 POLL_S = 0.1
 """Period in s at which a state of the module is read while waiting for it."""
 _FULL_SCALE = 0xFFFF
-
-
-@dataclass(frozen=True)
-class LaneMonitors:
-    """Readings of one lane. A quantity that is not measured, or a power below the measurable range, is ``None``.
-
-    Attributes:
-        lane: Lane, 1 to 4.
-        tx_bias_ma: Laser bias.
-        tx_power_dbm: Launched power.
-        rx_power_dbm: Received power: the average, or the modulation amplitude (OMA) if
-            ``QsfpCapabilities.rx_power_is_average`` is false.
-    """
-
-    lane: int
-    tx_bias_ma: float | None
-    tx_power_dbm: float | None
-    rx_power_dbm: float | None
 
 
 class QsfpMonitors:
