@@ -54,9 +54,12 @@ def fabric_of(ports: int) -> dict[str, Any]:
     }
 
 
-def calibrated(document: dict[str, Any], seed: int, folder: Path) -> tuple[Path, Path, float]:
+def calibrated(
+    document: dict[str, Any], seed: int, folder: Path, random_settings: int | None = None
+) -> tuple[Path, Path, float]:
     """Calibrate a bench; return its file, the record, and the number of settings."""
     from calibration.measure.bench_probe import BenchProbe
+    from calibration.run.bootstrap import BootstrapPlan
     from calibration.run.procedure import Calibration
     from lumion_hw.bench.bench import Bench
     from lumion_hw.storage import save_record
@@ -66,7 +69,8 @@ def calibrated(document: dict[str, Any], seed: int, folder: Path) -> tuple[Path,
     with Bench.emulate(path, seed=seed) as bench, bench.dark():
         probe = BenchProbe(bench)
         probe.align_all()
-        run = Calibration(probe, probe.device_under_test(), seed)
+        plan = None if random_settings is None else BootstrapPlan(random_settings=random_settings)
+        run = Calibration(probe, probe.device_under_test(), seed, plan=plan)
         save_record(run.run(), out)
     return path, out, float(run.logbook.effort.settings)
 
@@ -157,6 +161,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ports", type=int, nargs="+", default=[8, 16])
     parser.add_argument("--heated-arms", type=int, nargs="+", choices=(1, 2), default=[1, 2])
+    parser.add_argument("--random-settings", type=int, help="instead of the usual number, which serves any chip")
     parser.add_argument("--permutations", type=int, default=1000)
     parser.add_argument("--connected", type=int, default=100)
     parser.add_argument("--states", type=int, default=50)
@@ -168,8 +173,8 @@ def main() -> None:
             elements = ports // 2 * (2 * ports.bit_length() - 3)
             document = bench_of(ports, "benes", realistic=False)
             if arms == 1:
-                document["mesh"]["heater_channels"] = [[element, None] for element in range(elements)]
-            path, out, settings = calibrated(document, given.seed, folder)
+                document["mesh"]["heater_channels"] = {element: [element, None] for element in range(elements)}
+            path, out, settings = calibrated(document, given.seed, folder, given.random_settings)
             result = {"switch": f"benes {ports}", "heated arms": arms, "elements": elements}
             result["readings per element"] = round(settings / elements, 1)
             result |= extinctions(path, out, given.seed, given.states)

@@ -38,7 +38,7 @@ _ERROR_FREE_LIMIT = 3.0  # -ln(0.05): errors expected at most after none was cou
 @click.command()
 @device_arguments
 @click.argument("kind", type=click.Choice([*LOOPBACK_NAMES, "off"]))
-@lanes_option("Lanes to change, such as 1,3 or 5-8.  [default: all]")
+@lanes_option("Lanes to change, 1 to 8, such as 1,3 or 5-8.  [default: all]")
 @json_option
 def loopback(
     bench_file: str,
@@ -205,7 +205,7 @@ def _running_end(
 @click.option("--generate", is_flag=True, help="Send the pattern.")
 @click.option("--check", is_flag=True, help="Check the received pattern and count errors.")
 @click.option("--seconds", "duration_s", type=Number("s", 1.0, 1e6), help="Duration.  [default: until Ctrl-C]")
-@lanes_option("Lanes to test, such as 1,3 or 5-8.  [default: all lanes of the data paths]")
+@lanes_option("Lanes to test, 1 to 8, such as 1,3 or 5-8.  [default: all lanes of the data paths]")
 @json_option
 @click.pass_context
 def prbs(

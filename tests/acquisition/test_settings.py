@@ -30,6 +30,7 @@ EXPECTED = {
     "tls-a": {"frequency_thz", "wavelength_nm", "power_dbm", "enabled"},
     "tls-b": {"frequency_thz", "wavelength_nm", "power_dbm", "enabled"},
     "sfp-a": {"enabled"},
+    "lr4-a": {"enabled"},
     "zr-a": {"powered", "application", "frequency_thz", "tx_power_dbm", "enabled"},
     "tec0": {"setpoint_c", "tolerance_c", "window_s", "enabled"},
     "att0": {"wavelength_nm", "attenuation_db", "passing"},

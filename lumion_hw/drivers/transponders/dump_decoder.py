@@ -23,6 +23,8 @@ def decode_file(data: bytes, source: str = "") -> DecodedModule:
     Raises:
         ConfigError: The file is not a dump, or the module follows none of CMIS, SFF-8472 and SFF-8636.
     """
+    # Before text is recognised: FFh is a letter in some encodings.
+    check_answer(data, "the file", source)
     document = document_of(data, source)
     text = image_from_text(data, source) if document is None else None
     if text is not None:

@@ -128,8 +128,11 @@ class SfpTransponder(Driver):
         with self._registers.transaction(), close_on_error(self.close):
             self._registers.open()
             self._memory.await_bus(BUS_READY_S)
-            self._check_form_factor()
-            self.identify()
+            try:
+                self.identify()
+            except (DeviceError, IdentityError):
+                self._check_form_factor()
+                raise
             self._check_address_mode()
             if self.capabilities.diagnostics or self._assume_diagnostics:
                 self._diagnostics()
@@ -334,7 +337,7 @@ class SfpTransponder(Driver):
         )
 
     def _check_form_factor(self) -> None:
-        # Checked before the checksums, which are elsewhere in other standards.
+        # Modules of other standards have their checksums elsewhere, so these look wrong first.
         kind = self._registers.read(A0H, 0, 1)[0]
         if kind in SFF8636_IDENTIFIERS or kind in CMIS_IDENTIFIERS:
             right = "qsfp-8636" if kind in SFF8636_IDENTIFIERS else "cmis"

@@ -62,7 +62,7 @@ class Bench:
             1,
             work=_SEARCH_WORK,
         )
-        return cast(Start, SimpleNamespace(search=search, parameters=valley, trusted=self.trusted))
+        return cast(Start, SimpleNamespace(search=search, parameters=valley, trusted=self.trusted, miswiring=None))
 
     def search_again(self, start: Start) -> Start:
         self.did.append("search")
@@ -82,7 +82,7 @@ class Bench:
         self.did.append(f"settle {now.valley}")
         return cast(DiagnosedFit, replace(now, fit=self.settled.get(now.valley, now.fit)))
 
-    def exchanged_from(self, valley: int, now: Any) -> DiagnosedFit:
+    def miswired_from(self, valley: int, now: Any) -> DiagnosedFit:
         self.did.append(f"exchange {valley}")
         return cast(DiagnosedFit, now)
 

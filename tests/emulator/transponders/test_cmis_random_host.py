@@ -158,7 +158,9 @@ class RandomHost(RuleBasedStateMachine):
     def rest(self) -> list[object]:
         """Return the controls and states of the untouched module."""
         image = self.bystander.module.image()
-        return [image["pages"][page] for page in ("03", "10", "13", "2F", "9F")] + [self.bystander.module.state]  # type: ignore[index]
+        pages: dict[str, str] = image["pages"]  # type: ignore[assignment]
+        # Not every module has diagnostics (13h), statistics (2Fh) and messages (9Fh).
+        return [pages.get(page) for page in ("03", "10", "13", "2F", "9F")] + [self.bystander.module.state]
 
     @invariant()
     def only_allowed_transitions(self) -> None:
