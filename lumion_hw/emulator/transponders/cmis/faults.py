@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
-from lumion_hw.emulator.transponders.cmis.core import Core
 from lumion_hw.emulator.transponders.module_fault import ModuleFault
-from lumion_hw.errors import ConfigError, LimitError
 
 FAULTS: Mapping[str, ModuleFault] = MappingProxyType(
     {
@@ -45,77 +41,3 @@ FAULTS: Mapping[str, ModuleFault] = MappingProxyType(
     }
 )
 """Faults by name."""
-
-
-class FaultPanel:
-    """Starts and clears the faults of one module.
-
-    Args:
-        changed: Called with the fault's name after the fault has started or ended.
-        advance: Called before a fault starts or ends; brings the module to the present time.
-    """
-
-    def __init__(self, core: Core, changed: Callable[[str], None], advance: Callable[[], None]) -> None:
-        self._core, self._changed, self._advance = core, changed, advance
-
-    @property
-    def active(self) -> tuple[str, ...]:
-        """Names of the active faults."""
-        self._advance()
-        return tuple(self._core.faults)
-
-    def inject(
-        self, name: str, strength: float | None = None, *, after_s: float = 0.0, lasts_s: float | None = None
-    ) -> None:
-        """Start a fault of the module.
-
-        Args:
-            name: Name in ``FAULTS``.
-            strength: Strength, in the unit of the fault; by default that of ``FAULTS``.
-            after_s: Delay before the start, in the module's time.
-            lasts_s: Duration of the fault; by default it stays until :meth:`clear`.
-
-        Raises:
-            ConfigError: There is no such fault, or the strength is not a number.
-            LimitError: The strength is out of range.
-        """
-        if name not in FAULTS:
-            raise ConfigError(f"unknown fault {name!r}", device=self._core.name, hint=f"Faults: {', '.join(FAULTS)}.")
-        fault = FAULTS[name]
-        value = fault.strength if strength is None else _validated(name, fault, strength)
-        self._advance()
-
-        # The fault starts at its own time, after everything that is due before.
-        def start() -> None:
-            self._core.faults[name] = value
-            self._changed(name)
-
-        if after_s > 0:
-            self._core.agenda.after(after_s, start, lasting=True)  # a reset of the module does not cancel it
-        else:
-            start()
-        if lasts_s is not None:
-            self._core.agenda.after(after_s + lasts_s, lambda: self.clear(name), lasting=True)
-
-    def clear(self, name: str) -> None:
-        """End a fault, if it is active."""
-        self._advance()
-        if self._core.faults.pop(name, None) is not None:
-            self._changed(name)
-
-
-def _validated(name: str, fault: ModuleFault, strength: Any) -> float:
-    hint = f"Give {fault.low:g} to {fault.high:g} {fault.unit}".rstrip() + "."
-    try:
-        # float() would accept True and "1".
-        value = math.nan if isinstance(strength, bool | str | bytes) else float(strength)
-    except (TypeError, ValueError, OverflowError):
-        value = math.nan
-    if not math.isfinite(value):
-        raise ConfigError(f"fault {name}: strength {strength!r} is not a number", hint=hint)
-    if not fault.low <= value <= fault.high:
-        limit = fault.low if value < fault.low else fault.high
-        raise LimitError(
-            f"fault {name}: strength is out of range", requested=value, limit=limit, unit=fault.unit, hint=hint
-        )
-    return value

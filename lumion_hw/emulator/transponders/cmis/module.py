@@ -39,12 +39,13 @@ import numpy as np
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.transponders.agenda import Agenda
 from lumion_hw.emulator.transponders.cmis.core import Core, Transition
-from lumion_hw.emulator.transponders.cmis.faults import FaultPanel
+from lumion_hw.emulator.transponders.cmis.faults import FAULTS
 from lumion_hw.emulator.transponders.cmis.firmware import ModuleFirmware
 from lumion_hw.emulator.transponders.cmis.host_port import WRITE_BYTES
 from lumion_hw.emulator.transponders.cmis.memory import Flags, build_memory
 from lumion_hw.emulator.transponders.cmis.optics import Emit, LaunchedLight, Optics, darkness, ignored
 from lumion_hw.emulator.transponders.cmis.profiles import ModuleProfile, ModuleQuirks, Timing, find_profile
+from lumion_hw.emulator.transponders.module_fault import FaultPanel
 from lumion_hw.errors import LinkError
 from lumion_hw.sessions.module.registers import IDENTITY_DEVICE, ModuleAbsentError, NotRespondingError
 from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
@@ -116,7 +117,9 @@ class CmisModule:
         self._core = Core(name or profile.name, profile, timing, quirks, agenda, rng, memory, Flags(memory))
         self._firmware = ModuleFirmware(self._core, serial, low_power_pin, optics, emit)
         self._advancing = False
-        self.faults = FaultPanel(self._core, self._firmware.fault_changed, self.advance)
+        self.faults = FaultPanel(
+            self._core.name, FAULTS, self._core.faults, self._core.agenda, self._firmware.fault_changed, self.advance
+        )
         self.log: deque[BusAccess] = deque(maxlen=_LOG_LENGTH)
         self._firmware.restart()
         self.advance()

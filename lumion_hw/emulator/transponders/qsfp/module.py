@@ -22,8 +22,9 @@ import numpy as np
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.transponders.agenda import Agenda, Appointment
+from lumion_hw.emulator.transponders.module_fault import FaultPanel
 from lumion_hw.emulator.transponders.qsfp import offsets
-from lumion_hw.emulator.transponders.qsfp.faults import QsfpFaultPanel
+from lumion_hw.emulator.transponders.qsfp.faults import FAULTS
 from lumion_hw.emulator.transponders.qsfp.flags import EmulatedQsfpFlags
 from lumion_hw.emulator.transponders.qsfp.lanes import DelayedLanes
 from lumion_hw.emulator.transponders.qsfp.light import ModuleLight
@@ -74,7 +75,7 @@ class QsfpModule(TwoWirePort):
         # A warm module starts in the past, and catches up before its first use.
         self._agenda = Agenda(clock.now() - (_WARM_UP_S if warm else 0.0))
         self._disabled, self._squelched = DelayedLanes(self._agenda), DelayedLanes(self._agenda)
-        self.faults = QsfpFaultPanel(name, self._agenda, self._fault_changed, self.advance)
+        self.faults = FaultPanel(name, FAULTS, {}, self._agenda, self._fault_changed, self.advance)
         self._powered = self._plugged = self._module_selected = True
         self._reset_pin = self._low_power_pin = False
         self._host_signal = ALL_LANES
