@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from pydantic import AfterValidator, Field
 
 from lumion_hw.bench.file.devices import DeviceModel
-from lumion_hw.bench.file.fields import Name, checked_address
+from lumion_hw.bench.file.fields import checked_address
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError
 
@@ -153,14 +153,6 @@ class PluggableModel(DeviceModel):
         description="Address of the module: i2c://1, ftdi://ftdi:232h/1?clock_khz=100, mcp2221://0, "
         "optoe:///sys/.../eeprom, or tcp:// or serial:// of a bridge; not used when emulated.",
     )
-    lane_of: Name | None = Field(
-        None, description="Module of which this is a media lane; set for each name such as dr4-a/2 in the wiring."
-    )
-
-    @property
-    def container(self) -> str | None:
-        """Name of the module of which this is a media lane; ``None`` for a module."""
-        return self.lane_of
 
     @property
     def nominal_nm(self) -> float | None:

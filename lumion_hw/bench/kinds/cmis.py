@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lumion_hw.bench.file.fields import Number, Serial, StrictModel, WholeNumber
+from lumion_hw.bench.file.fields import Number, WholeNumber
 from lumion_hw.bench.file.kind import DeviceKind
-from lumion_hw.bench.file.module_connection import PIN_SCHEMES, ModuleConnection, PluggableModel, module_device
+from lumion_hw.bench.file.module_connection import ModuleConnection, module_device
 from lumion_hw.bench.file.module_optics import ModuleFormat, ModuleOptics
+from lumion_hw.bench.file.paged_module import PagedModuleModel
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.transponders.cmis.profiles import ModuleProfile
     from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
     from lumion_hw.interfaces import Transponder
-
-_WITH_PINS = tuple(f"{scheme}://" for scheme in PIN_SCHEMES)
 
 
 _400ZR = ModuleFormat("400ZR", 400.0, required_osnr_db=26.0, media_id=0x3E)
@@ -85,37 +84,10 @@ _LANES_WITH_FIBRE: Mapping[str, int] = {"400g-dr4": 4, "400g-lpo-dr4": 4, "800g-
 """Number of media lanes that have a fibre of their own, by profile; the lanes of other modules share one."""
 
 
-class PinsModel(StrictModel):
-    """Adapter pins that are connected to the low-speed signals of a module."""
-
-    reset_l: WholeNumber | None = Field(None, ge=0, le=15, description="Pin wired to ResetL, which reset() pulls low.")
-    lp_mode: WholeNumber | None = Field(
-        None, ge=0, le=15, description="Pin wired to LPMode, which power_up() and power_down() drive."
-    )
-    int_l: WholeNumber | None = Field(None, ge=0, le=15, description="Pin wired to IntL, the interrupt of the module.")
-    mod_prs_l: WholeNumber | None = Field(
-        None, ge=0, le=15, description="Pin wired to ModPrsL, which shows that a module is in the socket."
-    )
-
-    def wired(self) -> dict[str, int]:
-        """Return the connected pins by signal name."""
-        return {signal: pin for signal, pin in self if pin is not None}
-
-    @model_validator(mode="after")
-    def _pins_are_distinct(self) -> Self:
-        pins = list(self.wired().values())
-        if len(set(pins)) < len(pins):
-            raise ValueError(f"expected a different pin for every signal, found {self.wired()}")
-        return self
-
-
-class CmisModel(PluggableModel):
+class CmisModel(PagedModuleModel):
     """A CMIS module (QSFP-DD, OSFP ...), coherent or direct-detection."""
 
     kind: Literal["cmis"]
-    serial: Serial | None = Field(None, description="Expected serial number; opening fails if it differs.")
-    vendor: str | None = Field(None, description="Expected vendor name.")
-    part_number: str | None = Field(None, description="Expected part number.")
     media_lane: WholeNumber | None = Field(
         None, ge=1, le=8, description="The one media lane that is connected to a fibre; by default all lanes."
     )
@@ -156,15 +128,9 @@ class CmisModel(PluggableModel):
     max_dgd_ps: Number | None = Field(
         None, ge=0.0, le=1000.0, description="Largest differential group delay; by default that of the profile."
     )
-    hold_off_s: Number = Field(
-        0.0, ge=0.0, le=1.0, description="Pause after each write and page change, for slow boards."
-    )
     power_request: Literal["software", "pin"] = Field(
         "software",
         description="Control of low-power mode: by the LowPwrRequestSW bit of the module, or by the pin of its socket.",
-    )
-    pins: PinsModel | None = Field(
-        None, description="Pins of an ftdi:// (3 to 15) or mcp2221:// (0 to 3) adapter that are wired to the socket."
     )
 
     @property
@@ -208,12 +174,6 @@ class CmisModel(PluggableModel):
                 f"expected a frequency_thz at a wavelength of {low:g} to {high:g} nm ({self.profile}), "
                 f"found {self.frequency_thz:g} THz ({optics.emits_nm:.2f} nm)"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _adapter_has_pins(self) -> Self:
-        if self.pins is not None and self.address is not None and not self.address.startswith(_WITH_PINS):
-            raise ValueError(f"expected an adapter with pins (ftdi:// or mcp2221://) as address, found {self.address}")
         return self
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from lumion_hw.bench.file.checks import BenchData, Check
-from lumion_hw.bench.file.fields import Number, Serial, WholeNumber
+from lumion_hw.bench.file.fields import Number, WholeNumber
 from lumion_hw.bench.file.kind import DeviceKind
-from lumion_hw.bench.file.module_connection import PIN_SCHEMES, ModuleConnection, PluggableModel, module_device
+from lumion_hw.bench.file.module_connection import ModuleConnection, module_device
 from lumion_hw.bench.file.module_optics import ModuleFormat, ModuleOptics
+from lumion_hw.bench.file.paged_module import PagedModuleModel
 from lumion_hw.bench.file.roles import Role
-from lumion_hw.bench.kinds.cmis import PinsModel
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
 from lumion_hw.quantities import db_from_ratio
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _PARALLEL = ("100g-sr4", "100g-psm4")
 """Profiles with one fibre per lane; the lanes of others share a fibre, or have none."""
-_WITH_PINS = tuple(f"{scheme}://" for scheme in PIN_SCHEMES)
 _25G, _10G = 25.78125, 10.3125  # Gb/s per lane
 _SKEW_25G_PS, _SKEW_10G_PS = 8.0, 20.0  # a fifth of a bit between paths combined at a receiver (assumed)
 
@@ -67,13 +66,10 @@ Average powers, lowest and highest received, and wavelengths of all lanes: IEEE 
 """
 
 
-class QsfpModel(PluggableModel):
+class QsfpModel(PagedModuleModel):
     """A QSFP+ or QSFP28 module read over SFF-8636."""
 
     kind: Literal["qsfp-8636"]
-    serial: Serial | None = Field(None, description="Expected serial number; opening fails if it differs.")
-    vendor: str | None = Field(None, description="Expected vendor name.")
-    part_number: str | None = Field(None, description="Expected part number.")
     accept_wrong_checksums: bool = Field(
         False, description="If CC_EXT in the module's memory is wrong, log a warning instead of raising an error."
     )
@@ -111,12 +107,6 @@ class QsfpModel(PluggableModel):
     )
     media_lane: WholeNumber | None = Field(
         None, ge=1, le=4, description="Set for each lane that the wiring names, such as psm4-a/2."
-    )
-    hold_off_s: Number = Field(
-        0.0, ge=0.0, le=1.0, description="Pause after each write and page change, for slow boards."
-    )
-    pins: PinsModel | None = Field(
-        None, description="Pins of an ftdi:// (3 to 15) or mcp2221:// (0 to 3) adapter that are wired to the socket."
     )
 
     @property
@@ -166,12 +156,6 @@ class QsfpModel(PluggableModel):
             raise ValueError(f"expected sensitivity_dbm below overload_dbm, found {levels}")
         if self.receives_nm is not None and not 0.0 < self.receives_nm[0] < self.receives_nm[1]:
             raise ValueError(f"expected receives_nm as [shortest, longest], found {list(self.receives_nm)}")
-        return self
-
-    @model_validator(mode="after")
-    def _adapter_has_pins(self) -> Self:
-        if self.pins is not None and self.address is not None and not self.address.startswith(_WITH_PINS):
-            raise ValueError(f"expected an adapter with pins (ftdi:// or mcp2221://) as address, found {self.address}")
         return self
 
 
