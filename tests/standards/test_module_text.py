@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,11 @@ from lumion_hw.standards.sff8472.image import SfpImage
 from tests.standards import module_text_samples as posted
 
 QSFP_DD, SFP = 0x18, 0x03
+
+
+def seeds(n_always: int, n_long: int) -> list[Any]:
+    """Return seeds of which all but the first ones belong to the long tests."""
+    return [*range(n_always), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(n_always, n_long))]
 
 
 def read(text: str | bytes) -> MemoryImage | SfpImage:
@@ -207,7 +213,7 @@ def memory(seed: int, identifier: int, size: int) -> bytes:
     return bytes(data)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 @pytest.mark.parametrize("form", LINEAR)
 def test_linear_forms(form: str, seed: int) -> None:
     size = 128 * (1 + seed % 5)
@@ -219,7 +225,7 @@ def test_linear_forms(form: str, seed: int) -> None:
     assert sfp(LINEAR[form](device)) == SfpImage(device[:256], device[256:], "dump.txt")
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_i2cdump_and_mlxlink(seed: int) -> None:
     data = memory(seed, QSFP_DD, 128 * 4)
     image = paged(mlxlink(data))
@@ -246,7 +252,7 @@ def some_image(seed: int) -> MemoryImage:
     return MemoryImage(halves, unknown, "dump.txt")
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", seeds(15, 50))
 def test_our_own_text_is_read_back(seed: int) -> None:
     image = some_image(seed)
     text = text_of_image(image, "Ethernet0")
@@ -318,7 +324,7 @@ TEXTS = [text for name, text in vars(posted).items() if name.isupper() and name 
 ]
 
 
-@pytest.mark.parametrize("seed", range(1000))
+@pytest.mark.parametrize("seed", seeds(100, 1000))
 def test_cut_text_is_refused_or_leaves_bytes_unknown(seed: int) -> None:
     chance = random.Random(seed)
     text = chance.choice(TEXTS)
@@ -346,7 +352,7 @@ def test_cut_text_is_refused_or_leaves_bytes_unknown(seed: int) -> None:
     assert wrong <= ({(LOWER, 15), (LOWER, 17)} if text == posted.SFPUTIL_CMIS else set())
 
 
-@pytest.mark.parametrize("seed", range(1000))
+@pytest.mark.parametrize("seed", seeds(100, 1000))
 def test_changed_text_raises_only_configuration_errors(seed: int) -> None:
     chance = random.Random(seed)
     text = list(chance.choice(TEXTS))

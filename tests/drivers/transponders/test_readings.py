@@ -153,7 +153,7 @@ def test_any_standard_with_four_lanes_fits() -> None:
     assert len(text_of(module)) == 5
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(20, 100))])
 def test_unknown_bytes_change_no_value_and_cause_no_finding(seed: int) -> None:
     chance = random.Random(seed)
     image = dumped_dr4()
@@ -192,7 +192,7 @@ def dumped_dr4() -> MemoryImage:
     return _DR4[0]
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(20, 100))])
 def test_unknown_bytes_of_an_sfp(seed: int) -> None:
     chance = random.Random(seed)
     memories = {"a0": IDENTITY + bytes(160), "a2": CONSTANTS + MONITORS + bytes(146)}
