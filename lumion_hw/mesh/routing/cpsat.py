@@ -7,6 +7,7 @@ from the path are excluded for circuits of fixed or equal length and harmless ot
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -74,6 +75,7 @@ def decide(
         raise ConfigError(
             "this routing request needs constraint programming, but OR-Tools is not installed", hint=MISSING
         )
+    _load_ortools()
     from ortools.sat.python import cp_model
 
     model = _Model(request, cp_model.CpModel())
@@ -104,6 +106,7 @@ def conflicting_circuits(request: RoutingProblem, *, time_limit_s: float, worker
         time_limit_s: Wall time after which all circuits are returned.
         workers: Number of threads.
     """
+    _load_ortools()
     from ortools.sat.python import cp_model
 
     all_circuits = tuple(range(len(request.pairs)))
@@ -118,6 +121,16 @@ def conflicting_circuits(request: RoutingProblem, *, time_limit_s: float, worker
         return all_circuits
     at = {routed.index: index for index, routed in enumerate(model.routed)}
     return tuple(sorted(at[literal] for literal in solver.sufficient_assumptions_for_infeasibility())) or all_circuits
+
+
+def _load_ortools() -> None:
+    """Import OR-Tools. Raises ``KeyboardInterrupt`` after Ctrl-C, which its compiled modules report as ``ImportError``."""
+    try:
+        importlib.import_module("ortools.sat.python.cp_model")
+    except ImportError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
 
 
 def _solver(time_limit_s: float, workers: int) -> cp_model.CpSolver:

@@ -24,23 +24,50 @@ except KeyboardInterrupt:
 """
 
 DURING = """
-import os, signal, threading, time
+import os, signal, threading
 import numpy as np
+import ortools.sat.python.cp_model
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.routing import RouteRequest, route
 mesh = HexMesh.rings(8)
 ports = np.random.default_rng(3).permutation(mesh.n_ports)[:24].tolist()
 threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT)).start()
-begun = time.monotonic()
 try:
     route(mesh, RouteRequest(list(zip(ports[::2], ports[1::2])), exact_search="always", time_limit_s=3600.0))
 except KeyboardInterrupt:
     print("told")
 """
 
+LOADING = """
+import os, signal, sys
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.routing import RouteRequest, route
+
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "ortools.sat.python.cp_model_helper":
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt as error:
+                raise ImportError("initialization failed") from error  # as a compiled module says it
+
+
+sys.meta_path.insert(0, Finder())
+try:
+    route(HexMesh.smartlight(), RouteRequest([(9, 3)], objective="hops", exact_search="always", time_limit_s=60.0))
+except KeyboardInterrupt:
+    print("told")
+"""
+
 
 @pytest.mark.parametrize(
-    "program", [pytest.param(AFTER, id="after"), pytest.param(DURING, id="during", marks=pytest.mark.long)]
+    "program",
+    [
+        pytest.param(LOADING, id="loading"),
+        pytest.param(AFTER, id="after"),
+        pytest.param(DURING, id="during", marks=pytest.mark.long),
+    ],
 )
 def test_ctrl_c_reaches_the_caller(program: str) -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300.0, check=False)
