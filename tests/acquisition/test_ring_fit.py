@@ -185,6 +185,7 @@ def test_an_extinction_that_nobody_can_see_is_a_lower_bound() -> None:
     assert seen.extinction_error_db < 0.5
 
 
+@pytest.mark.long
 def test_the_errors_under_an_envelope_cover_the_truth_as_often_as_they_say() -> None:
     width_ghz = 30.0
     shares = coverage(

@@ -299,6 +299,7 @@ def _stated_with_field_error(bench: Bench, size: float) -> DiagnosedFit:
     return diagnosis.stated(diagnosis.settle(diagnosis.begin(bench.start())))
 
 
+@pytest.mark.long
 def test_a_small_field_error_without_a_cause_increases_the_errors_and_a_large_one_is_not_certified() -> None:
     bench = Bench.draw()
     small, large = (_stated_with_field_error(bench, size) for size in (1e-3, 1e-2))

@@ -85,6 +85,7 @@ def test_the_chip_is_calibrated_with_one_plugging_per_port(bench: Bench, tmp_pat
     judge(bench, load_record(tmp_path / "chip.json"))
 
 
+@pytest.mark.long
 def test_without_an_operator_the_run_stops_at_every_plugging_and_goes_on_with_resume(
     bench: Bench, tmp_path: Path
 ) -> None:
@@ -100,6 +101,7 @@ def test_without_an_operator_the_run_stops_at_every_plugging_and_goes_on_with_re
     judge(bench, load_record(path))
 
 
+@pytest.mark.long
 def test_ctrl_c_between_two_pluggings_loses_nothing(bench: Bench, tmp_path: Path) -> None:
     first = Operator(bench)
 
@@ -193,6 +195,7 @@ def _read_until(terminal: int, end: str) -> str:
     return text
 
 
+@pytest.mark.long
 def test_a_fibre_in_a_wrong_port_is_named_and_requested_again(bench: Bench, tmp_path: Path) -> None:
     # The meter is forgotten at port 5, and the laser goes to port 3 instead of 1.
     operator = Operator(bench, wrong={2: 5, 6: 3})
@@ -217,6 +220,7 @@ def test_without_an_operator_a_wrong_port_stops_the_run(bench: Bench, tmp_path: 
         run(bench, path, None, resume=True)
 
 
+@pytest.mark.long
 def test_a_change_of_the_lasers_power_between_two_pluggings_is_a_coupling(bench: Bench, tmp_path: Path) -> None:
     operator = Operator(bench)
 
@@ -243,6 +247,7 @@ def test_further_wavelengths_are_refused(bench: Bench, tmp_path: Path) -> None:
         calibrate(bench, Aligner(bench.clock), 1, tmp_path / "chip.json", wavelengths_nm=(1540.0,))
 
 
+@pytest.mark.long
 def test_the_command_plays_the_operator_of_an_emulated_bench(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

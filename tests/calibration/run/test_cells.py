@@ -55,6 +55,7 @@ def judge(bench: Bench, record: CalibrationRecord) -> None:
     assert np.sqrt(np.mean(normalised["law_turn"] ** 2)) < 1.5
 
 
+@pytest.mark.long
 def test_a_clements_chip_is_calibrated(tmp_path: Path) -> None:
     found = calibrated(tmp_path, "clements", 4, 1)
     heaters = [heater for entry in found.record.pucs for heater in (entry.upper, entry.lower)]
