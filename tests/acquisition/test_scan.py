@@ -576,7 +576,7 @@ with Bench.emulate(sys.argv[1], seed=3) as bench:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("points", [4, pytest.param(20, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("points", [2, pytest.param(20, marks=pytest.mark.campaign)])
 def test_a_scan_killed_at_many_random_points_loses_no_acknowledged_row(points: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     out = tmp_path / "s.h5"

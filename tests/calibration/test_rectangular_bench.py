@@ -32,7 +32,7 @@ def test_its_loops_are_what_powers_show_of_a_unitary(ports: int) -> None:
     assert not (loops @ signed_incidence(mesh)).any()
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_phases_and_states_are_found_as_on_a_hexagonal_mesh(found: Calibrated) -> None:
     """Within 3 mrad, the tolerance of the small hexagonal bench; every state the couplers allow reaches 30 dB."""
     assert found.record.complete

@@ -68,7 +68,7 @@ def test_a_random_walk_of_a_hundredth_of_a_radian_per_reading_is_followed() -> N
 
 
 @pytest.mark.parametrize(
-    "reads", [pytest.param(1000, marks=pytest.mark.long), pytest.param(3000, marks=pytest.mark.campaign)]
+    "reads", [pytest.param(400, marks=pytest.mark.long), pytest.param(3000, marks=pytest.mark.campaign)]
 )
 @pytest.mark.parametrize("drift_rad", [pytest.param(0.01, marks=pytest.mark.campaign), 0.03])
 def test_a_random_walk_is_followed_for_long(drift_rad: float, reads: int) -> None:

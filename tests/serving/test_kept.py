@@ -76,6 +76,7 @@ def test_a_server_that_is_lost_is_replaced_and_the_spans_are_shown(tmp_path) -> 
         client.close()
 
 
+@pytest.mark.campaign
 def test_a_bench_without_a_record_is_calibrated_on_request_and_has_circuits_then(tmp_path) -> None:
     with serving(tmp_path, record=None) as served:
         client, seen, early = served.client(), set(), dict[str, set[str]]()

@@ -132,7 +132,7 @@ def test_exit_codes_of_several_benches() -> None:
 # Processes ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_benches_are_calibrated_and_one_that_fails_stops_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

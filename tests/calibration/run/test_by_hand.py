@@ -101,7 +101,7 @@ def test_without_an_operator_the_run_stops_at_every_plugging_and_goes_on_with_re
     judge(bench, load_record(path))
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_ctrl_c_between_two_pluggings_loses_nothing(bench: Bench, tmp_path: Path) -> None:
     first = Operator(bench)
 
@@ -247,7 +247,7 @@ def test_further_wavelengths_are_refused(bench: Bench, tmp_path: Path) -> None:
         calibrate(bench, Aligner(bench.clock), 1, tmp_path / "chip.json", wavelengths_nm=(1540.0,))
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_the_command_plays_the_operator_of_an_emulated_bench(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

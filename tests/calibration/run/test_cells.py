@@ -69,14 +69,14 @@ THROUGH_SUBSTRATE = {"crosstalk_scale": 36.0}
 """Heaters add 5 % of their own phase to the other arm of their PUC, and 3 % to the arms of the next PUC."""
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("topology", "ports", "crosstalk"),
     [
         ("rectangular", 4, THROUGH_OXIDE),
-        pytest.param("rectangular", 5, THROUGH_OXIDE, marks=pytest.mark.campaign),
-        pytest.param("clements", 3, THROUGH_SUBSTRATE, marks=pytest.mark.campaign),
-        pytest.param("rectangular", 5, THROUGH_SUBSTRATE, marks=pytest.mark.campaign),
+        ("rectangular", 5, THROUGH_OXIDE),
+        ("clements", 3, THROUGH_SUBSTRATE),
+        ("rectangular", 5, THROUGH_SUBSTRATE),
     ],
 )
 def test_a_chip_without_trenches_is_calibrated(

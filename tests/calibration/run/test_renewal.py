@@ -142,7 +142,7 @@ def test_a_heater_that_broke_is_no_drift_and_its_puc_is_mostly_named(home: Path,
     assert named >= 2
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_a_renewed_record_can_be_renewed_again(home: Path, record: CalibrationRecord) -> None:
     with aged(home, 1.0) as bench:
         run = looked_at(bench, record, 1.0)

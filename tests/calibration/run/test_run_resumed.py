@@ -185,7 +185,7 @@ def test_a_run_cut_short_again_and_again_comes_to_the_same_end(
 
 
 @pytest.mark.parametrize(
-    "share", [pytest.param(0.3, marks=pytest.mark.long), 0.7, pytest.param(0.95, marks=pytest.mark.long)]
+    "share", [pytest.param(0.3, marks=pytest.mark.campaign), 0.7, pytest.param(0.95, marks=pytest.mark.campaign)]
 )
 def test_a_run_that_was_killed_in_the_middle_of_a_line_is_gone_on_with(
     undisturbed: tuple[CalibrationRecord, int, bytes], share: float, tmp_path: Path

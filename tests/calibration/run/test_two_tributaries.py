@@ -164,6 +164,7 @@ def dim(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.campaign
 def test_with_little_light_nothing_is_called_broken_that_is_only_dark(dim: Path) -> None:
     with Bench.emulate(dim, seed=1) as bench:
         probe = BenchProbe(bench)

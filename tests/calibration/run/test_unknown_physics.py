@@ -103,7 +103,7 @@ def test_laws_that_three_terms_do_not_follow_are_known_as_well_as_is_stated(tmp_
         assert "law_deviation" not in {entry.name for entry in record.physics}
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_an_effect_without_a_row_is_withheld_or_widens_errors(tmp_path: Path) -> None:
     """Responsivity that hangs on the light half the chip away is in no table; unseen, phases were off many times."""
     with _calibrated(tmp_path, {}, gain_by_another(0.05)) as (bench, record):

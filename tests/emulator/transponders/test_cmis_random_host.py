@@ -252,7 +252,7 @@ def test_a_random_host_never_sees_a_forbidden_transition_or_an_untrue_status() -
 
 
 @pytest.mark.parametrize(
-    "examples", [pytest.param(15, marks=pytest.mark.long), pytest.param(600, marks=pytest.mark.campaign)]
+    "examples", [pytest.param(8, marks=pytest.mark.long), pytest.param(600, marks=pytest.mark.campaign)]
 )
 def test_many_random_hosts_never_do(examples: int) -> None:
     run(examples=examples, steps=60)

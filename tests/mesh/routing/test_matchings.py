@@ -105,7 +105,7 @@ def test_sixteen_ports_of_a_nine_by_nine_mesh_meet_the_lower_bound() -> None:
     assert len(result.configurations) == 15
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_thirty_two_ports_of_a_nine_by_nine_mesh_meet_the_lower_bound() -> None:
     """The size of PipSwitch (PipSwitch 2025)."""
     mesh = HexMesh.columns([8, 9, 8, 9, 8, 9, 8, 9, 8])
