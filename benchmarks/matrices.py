@@ -120,10 +120,11 @@ def measured_size(modes: int, given: argparse.Namespace) -> dict[str, Any]:
         source_detunings_hz,
     )
 
-    result: dict[str, Any] = {"chip": f"{given.topology} {modes}", "matrices": given.matrices}
+    result: dict[str, Any] = {"chip": given.bench or f"{given.topology} {modes}", "matrices": given.matrices}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "bench.yaml"
-        path.write_text(yaml.safe_dump(bench_of(modes, given.topology, given.realistic)))
+        path: Path | str = given.bench or Path(folder) / "bench.yaml"
+        if isinstance(path, Path):
+            path.write_text(yaml.safe_dump(bench_of(modes, given.topology, given.realistic)))
         with Bench.emulate(path, seed=given.seed) as bench, bench.dark():
             probe = BenchProbe(bench)
             probe.align_all()
@@ -180,6 +181,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--modes", type=int, nargs="+", default=[4, 6, 8, 12])
     parser.add_argument("--topology", default="clements")
+    parser.add_argument("--bench", help="bench file or built-in bench instead of such a chip; needs --measured 0")
     parser.add_argument("--matrices", type=int, default=50)
     parser.add_argument("--measured", type=int, default=5, help="how many of them are measured and refined")
     parser.add_argument("--rounds", type=int, default=5)

@@ -124,7 +124,7 @@ def conflicting_circuits(request: RoutingProblem, *, time_limit_s: float, worker
 
 
 def _load_ortools() -> None:
-    """Import OR-Tools. Raises ``KeyboardInterrupt`` after Ctrl-C, which its compiled modules report as ``ImportError``."""
+    """Import OR-Tools. Raises ``KeyboardInterrupt`` for Ctrl-C, which its compiled parts report as ``ImportError``."""
     try:
         importlib.import_module("ortools.sat.python.cp_model")
     except ImportError as error:
