@@ -18,8 +18,10 @@ from lumion_hw.cli.common.numbers import MAX_COUNT, PERIOD, Number
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note, progress
 from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.cli.common.parameter_type import ParameterType
-from lumion_hw.cli.transponder_settings import eeprom, flags, set_
-from lumion_hw.cli.transponder_tests import loopback, prbs
+from lumion_hw.cli.transponder.flags import flags
+from lumion_hw.cli.transponder.link_tests import loopback, prbs
+from lumion_hw.cli.transponder.settings import set_
+from lumion_hw.cli.transponder.user_memory import eeprom
 from lumion_hw.errors import LumionError, NotSupportedError
 from lumion_hw.files.json_text import json_text, rename_key
 
