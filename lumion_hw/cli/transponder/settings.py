@@ -1,26 +1,67 @@
-"""``lumion transponder set``: settings of a module."""
+"""``lumion transponder set``: settings of a module, all checked before the first change."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.common.modules import cmis_module, device_arguments, open_module
+from lumion_hw.cli.common.modules import NOT_CMIS, device_arguments, lanes_option, open_module
 from lumion_hw.cli.common.numbers import Number
-from lumion_hw.cli.common.output import echo_json, echo_text, json_option
-from lumion_hw.errors import NotSupportedError
+from lumion_hw.cli.common.output import echo_json, echo_text, json_option, note
+from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
 
 if TYPE_CHECKING:
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
+    from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
+    from lumion_hw.drivers.transponders.squelch import Side, SquelchMode
+    from lumion_hw.interfaces import Transponder
+
+_ON_OFF = click.Choice(["on", "off"])
+_SQUELCH = click.Choice(["on", "off", "forced"])
+_MODES: dict[str, SquelchMode] = {"on": "automatic", "off": "off", "forced": "forced"}
+_WORDS = {mode: word for word, mode in _MODES.items()}
+_SIDES: tuple[Side, Side] = ("tx", "rx")
+_CMIS_ONLY = ("application", "frequency_thz", "power_dbm")
+_QSFP_ONLY = ("tx_rate", "rx_rate", "tx_cdr", "rx_cdr")
+_QSFP_LANES = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """One setting of a module.
+
+    Attributes:
+        name: Name in the JSON document.
+        label: Name in the text.
+        apply: Function that sets the value.
+        read: Function that reads the value back.
+        needs_power: Whether the module must have left low power.
+    """
+
+    name: str
+    label: str
+    apply: Callable[[], object]
+    read: Callable[[], Any]
+    unit: str = ""
+    needs_power: bool = False
 
 
 @click.command("set")
 @device_arguments
 @click.option("--application", type=click.IntRange(1, 15), help="Number of the application to select.")
-@click.option("--first-lane", type=click.IntRange(1, 8), help="First host lane.  [default: the first possible one]")
+@click.option("--first-lane", type=click.IntRange(1, 32), help="First host lane.  [default: the first possible one]")
 @click.option("--frequency-thz", type=Number("THz", 100.0, 500.0), help="Laser frequency, in THz.")
 @click.option("--power-dbm", type=Number("dBm", -60.0, 30.0), help="Output power, in dBm.")
+@click.option("--tx-squelch", type=_SQUELCH, help="Squelch of the light: on without a host signal, off, or forced.")
+@click.option("--rx-squelch", type=_SQUELCH, help="Squelch of the host output: on without light, off, or forced.")
+@click.option("--tx-cdr", type=_ON_OFF, help="Clock recovery of the transmitters.")
+@click.option("--rx-cdr", type=_ON_OFF, help="Clock recovery of the receivers.")
+@click.option("--tx-rate", type=click.IntRange(0, 3), help="Rate code of the transmitters (QSFP modules).")
+@click.option("--rx-rate", type=click.IntRange(0, 3), help="Rate code of the receivers (QSFP modules).")
+@lanes_option("Lanes for squelch, clock recovery and rate.  [default: all]", 32)
 @json_option
 def set_(
     bench_file: str,
@@ -28,57 +69,177 @@ def set_(
     emulate: bool,
     seed: int,
     endpoints: str | None,
-    application: int | None,
-    first_lane: int | None,
-    frequency_thz: float | None,
-    power_dbm: float | None,
+    lanes: tuple[int, ...] | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
-    """Set application, frequency and power of DEVICE, in this order, and print the values read back.
+    """Change settings of DEVICE in the order of the options, and print the values read back.
 
-    A transmitter that is off stays off. After a new application its data path is off.
+    All values are compared with what the module advertises before the first change. A transmitter that is off stays
+    off. After a new application its data path is off.
     """
-    if application is frequency_thz is power_dbm is None:
-        raise click.UsageError("Give --application, --frequency-thz or --power-dbm.")
-    if first_lane is not None and application is None:
+    first_lane = options.pop("first_lane")
+    values = {name: value for name, value in options.items() if value is not None}
+    if not values:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in options)
+        raise click.UsageError(f"Give at least one of {names}.")
+    if first_lane is not None and "application" not in values:
         raise click.UsageError("--first-lane needs --application.")
-    read_back: dict[str, Any] = {}
-    with open_module(bench_file, device, emulate, seed, endpoints) as (opened, _):
-        module = cmis_module(opened, "setting a module")
-        _check_settings(module, frequency_thz, power_dbm)
-        module.power_up()
-        if application is not None:
-            module.select_application(application, first_lane)
-            read_back["application"] = _report(device, "applications", _applications(module), as_json)
-        if frequency_thz is not None:
-            module.tune(frequency_thz)
-            read_back["frequency_thz"] = _report(device, "frequency", module.settings().frequency_thz, as_json, "THz")
-        if power_dbm is not None:
-            module.set_tx_power_dbm(power_dbm)
-            read_back["power_dbm"] = _report(device, "output power", module.settings().tx_power_dbm, as_json, "dBm")
+    if lanes is not None and values.keys() <= set(_CMIS_ONLY):
+        raise click.UsageError("--lanes needs a setting of lanes, such as --tx-squelch.")
+    with open_module(bench_file, device, emulate, seed, endpoints) as (module, _):
+        settings = _settings(module, values, first_lane, lanes)
+        read_back = _apply(module, device, settings, as_json)
     if as_json:
         echo_json({"device": device, "read_back": read_back})
 
 
-def _check_settings(module: CmisTransponder, frequency_thz: float | None, power_dbm: float | None) -> None:
-    """Raise ``NotSupportedError`` before the first change if the module lacks the second or third setting."""
-    capabilities = module.capabilities()
-    for name, value, is_offered in (
-        ("tuning", frequency_thz, capabilities.tunable),
-        ("setting the output power", power_dbm, capabilities.tx_power_dbm is not None),
-    ):
-        if value is not None and not is_offered:
-            raise NotSupportedError(f"{name} is not supported", hint="The module does not advertise it.")
+def _settings(
+    module: Transponder, values: dict[str, Any], first_lane: int | None, lanes: tuple[int, ...] | None
+) -> list[_Setting]:
+    """Return the checked settings. Raises the error of the first value that the module does not accept."""
+    from lumion_hw.drivers.transponders.cmis import CmisTransponder
+    from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
+
+    if isinstance(module, CmisTransponder):
+        _refuse(values, _QSFP_ONLY, "a QSFP module (SFF-8636)", "This module follows CMIS.")
+        return _cmis_settings(module, values, first_lane, lanes)
+    if isinstance(module, QsfpTransponder):
+        _refuse(values, _CMIS_ONLY, "a CMIS module", NOT_CMIS)
+        return _qsfp_settings(module, values, lanes)
+    raise NotSupportedError("setting a module needs a CMIS or QSFP module", hint="This module follows SFF-8472.")
 
 
-def _applications(module: CmisTransponder) -> dict[int, int]:
-    return dict(module.settings().applications)
+def _refuse(values: Iterable[str], names: Iterable[str], needed: str, hint: str) -> None:
+    for name in names:
+        if name in values:
+            raise NotSupportedError(f"--{name.replace('_', '-')} needs {needed}", hint=hint)
 
 
-def _report(device: str, name: str, value: Any, as_json: bool, unit: str = "") -> Any:
-    if not as_json:
-        text = f"{value:g}" if isinstance(value, float) and unit != "THz" else value
-        if isinstance(value, dict):
-            text = ", ".join(f"{number} on host lane {lane}" for lane, number in value.items()) or "none"
-        echo_text(f"{device}: {name} {text} {unit}".rstrip())
-    return value
+def _apply(module: Any, device: str, settings: list[_Setting], as_json: bool) -> dict[str, Any]:
+    if any(setting.needs_power for setting in settings):
+        module.power_up()
+    read_back: dict[str, Any] = {}
+    for setting in settings:
+        try:
+            setting.apply()
+        except LumionError:
+            if read_back:
+                note(f"{device}: already changed: {', '.join(read_back)}")
+            raise
+        read_back[setting.name] = value = setting.read()
+        if not as_json:
+            echo_text(f"{device}: {setting.label} {_text(setting, value)}".rstrip())
+    return read_back
+
+
+def _text(setting: _Setting, value: Any) -> str:
+    if isinstance(value, dict):
+        kind = "host lane" if setting.name == "application" else "lane"
+        return ", ".join(f"{item} on {kind} {lane}" for lane, item in value.items()) or "none"
+    text = f"{value:g}" if isinstance(value, float) and setting.unit != "THz" else str(value)
+    return f"{text} {setting.unit}".rstrip()
+
+
+# -- CMIS modules
+
+
+def _cmis_settings(
+    module: CmisTransponder, values: dict[str, Any], first_lane: int | None, lanes: tuple[int, ...] | None
+) -> list[_Setting]:
+    number, frequency_thz, power_dbm = (values.get(name) for name in _CMIS_ONLY)
+    modes = {side: _MODES[values[f"{side}_squelch"]] for side in _SIDES if f"{side}_squelch" in values}
+    module.check_settings(
+        application=number,
+        first_lane=first_lane,
+        frequency_thz=frequency_thz,
+        power_dbm=power_dbm,
+        squelch_modes=modes,
+        lanes=lanes,
+    )
+    settings = []
+    if number is not None:
+        settings.append(
+            _Setting(
+                "application",
+                "applications",
+                lambda: module.select_application(number, first_lane),
+                lambda: dict(module.settings().applications),
+                needs_power=True,
+            )
+        )
+    if frequency_thz is not None:
+        settings.append(
+            _Setting(
+                "frequency_thz",
+                "frequency",
+                lambda: module.tune(frequency_thz),
+                lambda: module.settings().frequency_thz,
+                "THz",
+                needs_power=True,
+            )
+        )
+    if power_dbm is not None:
+        settings.append(
+            _Setting(
+                "power_dbm",
+                "output power",
+                lambda: module.set_tx_power_dbm(power_dbm),
+                lambda: module.settings().tx_power_dbm,
+                "dBm",
+                needs_power=True,
+            )
+        )
+    return settings + [_squelch(module, side, mode, lanes) for side, mode in modes.items()]
+
+
+def _squelch(
+    module: CmisTransponder | QsfpTransponder, side: Side, mode: SquelchMode, lanes: tuple[int, ...] | None
+) -> _Setting:
+    def apply() -> None:
+        module.set_squelch(side, mode) if lanes is None else module.set_squelch(side, mode, lanes)
+
+    def read() -> dict[int, str]:
+        return {lane: _WORDS[item] for lane, item in module.squelch(side).items() if lanes is None or lane in lanes}
+
+    return _Setting(f"{side}_squelch", f"{side.capitalize()} squelch", apply, read)
+
+
+# -- QSFP modules
+
+
+def _qsfp_settings(module: QsfpTransponder, values: dict[str, Any], lanes: tuple[int, ...] | None) -> list[_Setting]:
+    chosen = lanes or _QSFP_LANES
+    if not set(chosen) <= set(_QSFP_LANES):
+        raise ConfigError(f"there is no lane {max(chosen)}", hint="The lanes are 1 to 4.")
+    settings = []
+    for side in _SIDES:
+        if f"{side}_squelch" in values:
+            mode = _MODES[values[f"{side}_squelch"]]
+            module.check_squelch(side, mode)
+            settings.append(_squelch(module, side, mode, lanes))
+    for side in _SIDES:
+        if f"{side}_cdr" in values:
+            module.cdr(side)  # refuses a module without this control
+            settings.append(_cdr(module, side, values[f"{side}_cdr"] == "on", chosen))
+    for side in _SIDES:
+        if f"{side}_rate" in values:
+            module.rate_select(side)  # refuses a module without this control
+            settings.append(_rate(module, side, values[f"{side}_rate"], chosen))
+    return settings
+
+
+def _cdr(module: QsfpTransponder, side: Side, on: bool, lanes: tuple[int, ...]) -> _Setting:
+    def read() -> dict[int, str]:
+        return {lane: "on" if module.cdr(side)[lane - 1] else "off" for lane in lanes}
+
+    name = f"{side.capitalize()} clock recovery"
+    return _Setting(f"{side}_cdr", name, lambda: module.set_cdr(side, on, lanes), read)
+
+
+def _rate(module: QsfpTransponder, side: Side, code: int, lanes: tuple[int, ...]) -> _Setting:
+    def read() -> dict[int, int]:
+        return {lane: module.rate_select(side)[lane - 1] for lane in lanes}
+
+    name = f"{side.capitalize()} rate code"
+    return _Setting(f"{side}_rate", name, lambda: module.set_rate_select(side, code, lanes), read)

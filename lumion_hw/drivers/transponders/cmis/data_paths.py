@@ -221,7 +221,7 @@ def select_application(module: ModuleContext, number: int, first_lane: int, *, c
         first_lane: First host lane.
         check: Whether to refuse applications that the module does not advertise.
     """
-    application = _offered(module, number, first_lane, check)
+    application = offered(module, number, first_lane, check=check)
     lanes = tuple(range(first_lane, first_lane + application.host_lanes))
     module.guard()
     module.need_ready()
@@ -237,18 +237,22 @@ def select_application(module: ModuleContext, number: int, first_lane: int, *, c
     _apply(module, lanes, number << 4 | (first_lane - 1) % LANES << 1)
 
 
-def _offered(module: ModuleContext, number: int, first_lane: int, check: bool) -> Application:
-    offered = {item.number: item for item in module.advertised.applications}
-    if number in offered and first_lane in offered[number].first_host_lanes:
-        return offered[number]
+def offered(module: ModuleContext, number: int, first_lane: int, *, check: bool = True) -> Application:
+    """Return an application. Raises ``ConfigError`` if the module does not offer it from this host lane.
+
+    With ``check`` off, an application that is not offered has one host lane.
+    """
+    by_number = {item.number: item for item in module.advertised.applications}
+    if number in by_number and first_lane in by_number[number].first_host_lanes:
+        return by_number[number]
     if not check:
-        like = offered.get(number) or Application(number, "", "", 1, 1, (), (), 0, 0)
+        like = by_number.get(number) or Application(number, "", "", 1, 1, (), (), 0, 0)
         if like.host_lanes + (first_lane - 1) % LANES <= LANES and 0 <= number <= 15:
             return like
     choice = "; ".join(
         f"{item.number} ({item.host_interface} to {item.media_interface}) from lane "
         f"{', '.join(map(str, item.first_host_lanes))}"
-        for item in offered.values()
+        for item in by_number.values()
     )
     raise module.error(
         ConfigError,

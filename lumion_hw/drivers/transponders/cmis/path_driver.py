@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
-from lumion_hw.drivers.transponders.cmis import data_paths as dp, light, monitors, power, tuning
+from lumion_hw.drivers.transponders.cmis import data_paths as dp, light, monitors, power, squelch, tuning
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
 from lumion_hw.drivers.transponders.cmis.lock import LockWatch
 from lumion_hw.drivers.transponders.cmis.performance import LiveLanes, ReadLanes
 from lumion_hw.drivers.transponders.cmis.scope import Scope
 from lumion_hw.drivers.transponders.cmis.shared import SharedModule
+from lumion_hw.drivers.transponders.squelch import Side, SquelchMode
 from lumion_hw.errors import ConfigError, DeviceError, NotSupportedError
 from lumion_hw.interfaces import (
     LockReport,
@@ -215,11 +217,7 @@ class PathDriver:
                 power.power_up(module, self._shared.pins)
             paths = self._scope.paths(module)
             if not paths:
-                raise module.error(
-                    DeviceError,
-                    f"no application is selected{self._scope.suffix()}",
-                    "Call select_application() first.",
-                )
+                raise self._no_application(module)
             dp.await_steady(module, dp.host_lanes(paths))
             # Set first, so that after Ctrl-C the end of the block switches the paths off.
             self._shared.emitting |= {path.first_lane for path in paths}
@@ -281,7 +279,91 @@ class PathDriver:
         with self._shared.operation() as module:
             tuning.set_power(module, power_dbm, self._scope.media_lane_of(module))
 
+    def squelch(self, side: Side) -> dict[int, SquelchMode]:
+        """Read the squelch mode of each media lane (``tx``) or host lane (``rx``).
+
+        Raises ``NotSupportedError`` if the module does not advertise a control of this squelch.
+        """
+        module = self._opened
+        squelch.check(module, side)
+        return squelch.read(module, side, self._lanes_of(module, side))
+
+    def set_squelch(self, side: Side, mode: SquelchMode, lanes: Collection[int] | None = None) -> None:
+        """Set the squelch mode of media lanes (``tx``) or host lanes (``rx``). A forced squelch ends their output.
+
+        Raises the errors of :func:`~lumion_hw.drivers.transponders.cmis.squelch.write`.
+
+        Args:
+            side: Transmitter or receiver.
+            mode: ``automatic``, ``off`` or ``forced``.
+            lanes: Lanes of this driver; default all. ``ConfigError`` for other lanes.
+        """
+        with self._shared.operation() as module:
+            squelch.check(module, side, mode)
+            squelch.write(module, side, mode, self._chosen_lanes(module, side, lanes))
+
+    def check_settings(
+        self,
+        *,
+        application: int | None = None,
+        first_lane: int | None = None,
+        frequency_thz: float | None = None,
+        power_dbm: float | None = None,
+        squelch_modes: Mapping[Side, SquelchMode] = MappingProxyType({}),
+        lanes: Collection[int] | None = None,
+    ) -> None:
+        """Compare requested settings with what the module advertises. Nothing is changed.
+
+        Raises the errors that setting these values would raise before a change.
+
+        Args:
+            application: Argument of :meth:`select_application`.
+            first_lane: Argument of :meth:`select_application`.
+            frequency_thz: Argument of :meth:`tune`.
+            power_dbm: Argument of :meth:`set_tx_power_dbm`.
+            squelch_modes: Arguments of :meth:`set_squelch`, by side.
+            lanes: Argument of :meth:`set_squelch`.
+        """
+        with self._shared.operation() as module:
+            if application is not None:
+                dp.offered(module, application, self._scope.first_lane_of(module, application, first_lane))
+            if frequency_thz is not None:
+                tuning.plan_tuning(module, frequency_thz, None)
+            if power_dbm is not None:
+                tuning.check_power(module, power_dbm)
+            for side, mode in squelch_modes.items():
+                squelch.check(module, side, mode)
+                self._chosen_lanes(module, side, lanes)
+
     # -- helpers
+
+    def _lanes_of(self, module: ModuleContext, side: Side) -> tuple[int, ...]:
+        """Return the media lanes (``tx``) or host lanes (``rx``) of this driver."""
+        if self._scope.is_module:
+            return module.advertised.media_lanes if side == "tx" else module.memory.lanes
+        if side == "tx" and self._scope.media_lane is not None:
+            return (self._scope.media_lane,)
+        paths = self._scope.paths(module)
+        if not paths:
+            raise self._no_application(module)
+        return tuple(sorted(_media_lanes(paths))) if side == "tx" else dp.host_lanes(paths)
+
+    def _chosen_lanes(self, module: ModuleContext, side: Side, lanes: Collection[int] | None) -> tuple[int, ...]:
+        own = self._lanes_of(module, side)
+        others = sorted(set(lanes or ()) - set(own))
+        if others:
+            kind = "media" if side == "tx" else "host"
+            raise module.error(
+                ConfigError,
+                f"there is no {kind} lane {', '.join(map(str, others))}{self._scope.suffix()}",
+                f"The {kind} lanes are {', '.join(map(str, own))}.",
+            )
+        return own if lanes is None else tuple(sorted(lanes))
+
+    def _no_application(self, module: ModuleContext) -> DeviceError:
+        return module.error(
+            DeviceError, f"no application is selected{self._scope.suffix()}", "Call select_application() first."
+        )
 
     @property
     def _opened(self) -> ModuleContext:
