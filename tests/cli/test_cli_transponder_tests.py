@@ -471,6 +471,22 @@ def test_squelch_of_a_cmis_module(capsys: pytest.CaptureFixture[str], bench: Ben
     assert registers(lit, 0x10, 131, 132, 138, 139) == [0, 0, 0, 0]
 
 
+def test_signal_integrity(capsys: pytest.CaptureFixture[str], zr: CmisTransponder) -> None:
+    options = "--rx-amplitude 2 --rx-pre-cursor 1 --tx-eq 3 --tx-adaptive-eq off"
+    assert run(capsys, f"set b zr {options}").splitlines() == [
+        "zr: signal integrity host lane 1, 2, 3, 4, 5, 6, 7, 8: tx adaptive eq off, tx fixed eq 3, rx pre cursor 1, "
+        "rx post cursor 0, rx amplitude 2 (set)"
+    ]
+    assert registers(zr, 0x11, 206, 214, 217, 223, 227, 231) == [0x11, 0, 0x33, 0x11, 0, 0x22]
+    result = document(capsys, "set b zr --default-si --lanes 1")["read_back"]["signal_integrity"]
+    assert (result["1"]["custom"], result["1"]["rx_amplitude"]) == (False, 1)
+    assert registers(zr, 0x11, 206, 207) == [0x10, 0x11]
+    assert "offers 0, 1, 2" in refusal(capsys, "set b zr --application 2 --rx-amplitude 3")
+    assert "clock recovery is not supported" in refusal(capsys, "set b zr --application 2 --rx-cdr off")
+    assert registers(zr, 0x11, 206, 207) == [0x10, 0x11]
+    assert "--tx-eq needs a CMIS module" in refusal(capsys, "set b lr4 --tx-eq 1")
+
+
 def test_settings_of_a_qsfp_module(capsys: pytest.CaptureFixture[str], bench: Bench) -> None:
     """SFF-8636: 03h:240 squelch disable (Rx in the upper half), 03h:241.7-4 Rx output disable, 00h:98 CDR."""
     lr4 = bench.transponders["lr4"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +15,22 @@ from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
 
 if TYPE_CHECKING:
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
+    from lumion_hw.drivers.transponders.cmis.signal_integrity import SignalIntegrity
     from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
     from lumion_hw.drivers.transponders.squelch import Side, SquelchMode
     from lumion_hw.interfaces import Transponder
 
 _ON_OFF = click.Choice(["on", "off"])
+_CODE = click.IntRange(0, 15)
 _SQUELCH = click.Choice(["on", "off", "forced"])
 _MODES: dict[str, SquelchMode] = {"on": "automatic", "off": "off", "forced": "forced"}
 _WORDS = {mode: word for word, mode in _MODES.items()}
 _SIDES: tuple[Side, Side] = ("tx", "rx")
-_CMIS_ONLY = ("application", "frequency_thz", "power_dbm")
-_QSFP_ONLY = ("tx_rate", "rx_rate", "tx_cdr", "rx_cdr")
+_OF_LASER = ("application", "frequency_thz", "power_dbm")
+_CODES = ("tx_fixed_eq", "rx_amplitude", "rx_pre_cursor", "rx_post_cursor")
+_SWITCHES = ("tx_adaptive_eq", "tx_cdr", "rx_cdr")
+_CMIS_ONLY = (*_OF_LASER, *_CODES, "tx_adaptive_eq", "default_si")
+_QSFP_ONLY = ("tx_rate", "rx_rate")
 _QSFP_LANES = (1, 2, 3, 4)
 
 
@@ -57,11 +62,17 @@ class _Setting:
 @click.option("--power-dbm", type=Number("dBm", -60.0, 30.0), help="Output power, in dBm.")
 @click.option("--tx-squelch", type=_SQUELCH, help="Squelch of the light: on without a host signal, off, or forced.")
 @click.option("--rx-squelch", type=_SQUELCH, help="Squelch of the host output: on without light, off, or forced.")
+@click.option("--tx-eq", "tx_fixed_eq", type=_CODE, help="Code of the equalizer at the host input.")
+@click.option("--tx-adaptive-eq", type=_ON_OFF, help="Adaptation of the equalizer at the host input.")
+@click.option("--rx-amplitude", type=_CODE, help="Code of the amplitude at the host output.")
+@click.option("--rx-pre-cursor", type=_CODE, help="Code of the pre-cursor at the host output.")
+@click.option("--rx-post-cursor", type=_CODE, help="Code of the post-cursor at the host output.")
+@click.option("--default-si", is_flag=True, default=None, help="Use the signal integrity of the application again.")
 @click.option("--tx-cdr", type=_ON_OFF, help="Clock recovery of the transmitters.")
 @click.option("--rx-cdr", type=_ON_OFF, help="Clock recovery of the receivers.")
 @click.option("--tx-rate", type=click.IntRange(0, 3), help="Rate code of the transmitters (QSFP modules).")
 @click.option("--rx-rate", type=click.IntRange(0, 3), help="Rate code of the receivers (QSFP modules).")
-@lanes_option("Lanes for squelch, clock recovery and rate.  [default: all]", 32)
+@lanes_option("Lanes for squelch, signal integrity, clock recovery and rate.  [default: all]", 32)
 @json_option
 def set_(
     bench_file: str,
@@ -81,11 +92,13 @@ def set_(
     first_lane = options.pop("first_lane")
     values = {name: value for name, value in options.items() if value is not None}
     if not values:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in options)
+        names = ", ".join(map(_option, options))
         raise click.UsageError(f"Give at least one of {names}.")
     if first_lane is not None and "application" not in values:
         raise click.UsageError("--first-lane needs --application.")
-    if lanes is not None and values.keys() <= set(_CMIS_ONLY):
+    if "default_si" in values and values.keys() & {*_CODES, *_SWITCHES}:
+        raise click.UsageError("--default-si cannot be combined with signal-integrity settings.")
+    if lanes is not None and values.keys() <= set(_OF_LASER):
         raise click.UsageError("--lanes needs a setting of lanes, such as --tx-squelch.")
     with open_module(bench_file, device, emulate, seed, endpoints) as (module, _):
         settings = _settings(module, values, first_lane, lanes)
@@ -113,7 +126,11 @@ def _settings(
 def _refuse(values: Iterable[str], names: Iterable[str], needed: str, hint: str) -> None:
     for name in names:
         if name in values:
-            raise NotSupportedError(f"--{name.replace('_', '-')} needs {needed}", hint=hint)
+            raise NotSupportedError(f"{_option(name)} needs {needed}", hint=hint)
+
+
+def _option(name: str) -> str:
+    return "--tx-eq" if name == "tx_fixed_eq" else f"--{name.replace('_', '-')}"
 
 
 def _apply(module: Any, device: str, settings: list[_Setting], as_json: bool) -> dict[str, Any]:
@@ -134,11 +151,28 @@ def _apply(module: Any, device: str, settings: list[_Setting], as_json: bool) ->
 
 
 def _text(setting: _Setting, value: Any) -> str:
+    if setting.name == "signal_integrity":
+        return "; ".join(_integrity_lines(value)) or "none"
     if isinstance(value, dict):
         kind = "host lane" if setting.name == "application" else "lane"
         return ", ".join(f"{item} on {kind} {lane}" for lane, item in value.items()) or "none"
     text = f"{value:g}" if isinstance(value, float) and setting.unit != "THz" else str(value)
     return f"{text} {setting.unit}".rstrip()
+
+
+def _integrity_lines(lanes: dict[int, dict[str, Any]]) -> Iterator[str]:
+    """Yield one text for all lanes with the same settings."""
+    groups: dict[tuple[tuple[str, Any], ...], list[int]] = {}
+    for lane, values in lanes.items():
+        groups.setdefault(tuple(values.items()), []).append(lane)
+    for items, members in groups.items():
+        texts = [
+            f"{name.replace('_', ' ')} {('on' if value else 'off') if isinstance(value, bool) else value}"
+            for name, value in items
+            if name != "custom"
+        ]
+        source = "set" if dict(items)["custom"] else "application"
+        yield f"host lane {', '.join(map(str, members))}: {', '.join(texts)} ({source})"
 
 
 # -- CMIS modules
@@ -147,7 +181,8 @@ def _text(setting: _Setting, value: Any) -> str:
 def _cmis_settings(
     module: CmisTransponder, values: dict[str, Any], first_lane: int | None, lanes: tuple[int, ...] | None
 ) -> list[_Setting]:
-    number, frequency_thz, power_dbm = (values.get(name) for name in _CMIS_ONLY)
+    number, frequency_thz, power_dbm = (values.get(name) for name in _OF_LASER)
+    integrity = _integrity(values)
     modes = {side: _MODES[values[f"{side}_squelch"]] for side in _SIDES if f"{side}_squelch" in values}
     module.check_settings(
         application=number,
@@ -155,6 +190,7 @@ def _cmis_settings(
         frequency_thz=frequency_thz,
         power_dbm=power_dbm,
         squelch_modes=modes,
+        integrity=integrity,
         lanes=lanes,
     )
     settings = []
@@ -190,7 +226,37 @@ def _cmis_settings(
                 needs_power=True,
             )
         )
-    return settings + [_squelch(module, side, mode, lanes) for side, mode in modes.items()]
+    settings += [_squelch(module, side, mode, lanes) for side, mode in modes.items()]
+    if integrity is not None or "default_si" in values:
+        settings.append(_integrity_setting(module, integrity, lanes))
+    return settings
+
+
+def _integrity(values: dict[str, Any]) -> SignalIntegrity | None:
+    from lumion_hw.drivers.transponders.cmis.signal_integrity import SignalIntegrity
+
+    chosen = {name: values[name] for name in _CODES if name in values}
+    chosen |= {name: values[name] == "on" for name in _SWITCHES if name in values}
+    return SignalIntegrity(**chosen) if chosen else None
+
+
+def _integrity_setting(
+    module: CmisTransponder, integrity: SignalIntegrity | None, lanes: tuple[int, ...] | None
+) -> _Setting:
+    def apply() -> None:
+        if integrity is None:
+            module.use_default_signal_integrity(lanes)
+        else:
+            module.set_signal_integrity(integrity, lanes)
+
+    def read() -> dict[int, dict[str, Any]]:
+        return {
+            lane: {"custom": item.is_custom} | item.named()
+            for lane, item in module.signal_integrity().items()
+            if lanes is None or lane in lanes
+        }
+
+    return _Setting("signal_integrity", "signal integrity", apply, read, needs_power=True)
 
 
 def _squelch(

@@ -27,6 +27,7 @@ from lumion_hw.standards.cmis.lane_pages import HOST, MEDIA
 
 _LANE_PAGES = frozenset({0x11, 0x12})
 """Pages with flags of lanes in every bank that a module has."""
+_WRITE_BYTES = 8  # longest write in one transaction (CMIS 5.2 clause 5.2.3)
 FlagKey = tuple[str, int | None]
 """Name of a flag, and its lane."""
 
@@ -166,6 +167,43 @@ class CmisMemory(DeviceErrors):
             actual = self._read(field, span, offset)
         if actual != data:
             raise self._mismatch(field, data.hex(), actual.hex())
+
+    def write_elements(self, elements: Iterable[tuple[str, int, Value]]) -> None:
+        """Write elements of arrays that share a page, in few transfers, and read the page back.
+
+        Raises ``VerifyError`` if an element read back differs.
+
+        Args:
+            elements: Name of each field, index of the element, and value.
+        """
+        groups: dict[int, list[tuple[Field, int | None, Value]]] = {}
+        for name, index, value in elements:
+            offset, local = in_bank(FIELDS[name], index)
+            groups.setdefault(offset, []).append((FIELDS[name], local, value))
+        for offset, group in groups.items():
+            self._write_group(group, offset)
+
+    def _write_group(self, group: Collection[tuple[Field, int | None, Value]], offset: int) -> None:
+        some_field = next(iter(group))[0]
+        spans = [field.span(index) for field, index, _ in group]
+        first, end = min(span.start for span in spans), max(span.stop for span in spans)
+        with self.pages.transaction():
+            before = self._read(some_field, range(first, end), offset)
+            data = bytearray(before)
+            for (field, index, value), span in zip(group, spans, strict=True):
+                part = slice(span.start - first, span.stop - first)
+                data[part] = encode(field, value, index, current=bytes(data[part]) if field.bits is not None else None)
+            for start in range(0, len(data), _WRITE_BYTES):
+                block = bytes(data[start : start + _WRITE_BYTES])
+                if block != before[start : start + _WRITE_BYTES]:
+                    span = range(first + start, first + start + len(block))
+                    self._write(some_field, span, block, offset)
+            actual = self._read(some_field, range(first, end), offset)
+        for (field, index, _), span in zip(group, spans, strict=True):
+            part = slice(span.start - first, span.stop - first)
+            wrote, read = decode(field, bytes(data[part]), index), decode(field, actual[part], index)
+            if wrote != read:
+                raise self._mismatch(field, wrote, read)
 
     def _read(self, field: Field, span: range, offset: int = 0) -> bytes:
         return self.pages.read_page(field.page, span.start, len(span), self.bank_of(field.page, offset))

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from lumion_hw.drivers.transponders.cmis import data_paths as dp, light, monitors, power, squelch, tuning
+from lumion_hw.drivers.transponders.cmis import (
+    data_paths as dp,
+    light,
+    monitors,
+    power,
+    signal_integrity,
+    squelch,
+    tuning,
+)
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
 from lumion_hw.drivers.transponders.cmis.lock import LockWatch
 from lumion_hw.drivers.transponders.cmis.performance import LiveLanes, ReadLanes
 from lumion_hw.drivers.transponders.cmis.scope import Scope
 from lumion_hw.drivers.transponders.cmis.shared import SharedModule
+from lumion_hw.drivers.transponders.cmis.signal_integrity import ActiveSignalIntegrity, SignalIntegrity
 from lumion_hw.drivers.transponders.squelch import Side, SquelchMode
 from lumion_hw.errors import ConfigError, DeviceError, NotSupportedError
 from lumion_hw.interfaces import (
@@ -302,6 +311,38 @@ class PathDriver:
             squelch.check(module, side, mode)
             squelch.write(module, side, mode, self._chosen_lanes(module, side, lanes))
 
+    def signal_integrity(self) -> dict[int, ActiveSignalIntegrity]:
+        """Read the signal-integrity settings in use of the host lanes of this driver's data paths.
+
+        Raises ``NotSupportedError`` for modules with flat memory.
+        """
+        module = self._opened
+        module.needs(not module.advertised.flat, "signal integrity")
+        with module.memory.pages.transaction():
+            return signal_integrity.read(module, dp.host_lanes(self._scope.paths(module)))
+
+    def set_signal_integrity(self, settings: SignalIntegrity, lanes: Collection[int] | None = None) -> None:
+        """Set equalizers, output levels and clock recovery of host lanes, in use at once (ExplicitControl = 1).
+
+        The settings last until an application is selected. Raises the errors of
+        :func:`~lumion_hw.drivers.transponders.cmis.signal_integrity.write`.
+
+        Args:
+            settings: Settings to change; ``None`` keeps a value.
+            lanes: Host lanes; by default all of this driver's data paths.
+        """
+        with self._shared.operation() as module:
+            signal_integrity.check(module, settings)
+            signal_integrity.write(module, settings, self._path_lanes(module, lanes))
+
+    def use_default_signal_integrity(self, lanes: Collection[int] | None = None) -> None:
+        """Return host lanes to the signal-integrity settings of their application (ExplicitControl = 0).
+
+        Raises the errors of :meth:`set_signal_integrity`.
+        """
+        with self._shared.operation() as module:
+            signal_integrity.write(module, None, self._path_lanes(module, lanes))
+
     def check_settings(
         self,
         *,
@@ -310,6 +351,7 @@ class PathDriver:
         frequency_thz: float | None = None,
         power_dbm: float | None = None,
         squelch_modes: Mapping[Side, SquelchMode] = MappingProxyType({}),
+        integrity: SignalIntegrity | None = None,
         lanes: Collection[int] | None = None,
     ) -> None:
         """Compare requested settings with what the module advertises. Nothing is changed.
@@ -322,7 +364,8 @@ class PathDriver:
             frequency_thz: Argument of :meth:`tune`.
             power_dbm: Argument of :meth:`set_tx_power_dbm`.
             squelch_modes: Arguments of :meth:`set_squelch`, by side.
-            lanes: Argument of :meth:`set_squelch`.
+            integrity: Argument of :meth:`set_signal_integrity`.
+            lanes: Argument of :meth:`set_squelch` and :meth:`set_signal_integrity`.
         """
         with self._shared.operation() as module:
             if application is not None:
@@ -334,8 +377,18 @@ class PathDriver:
             for side, mode in squelch_modes.items():
                 squelch.check(module, side, mode)
                 self._chosen_lanes(module, side, lanes)
+            if integrity is not None:
+                signal_integrity.check(module, integrity)
+                if application is None:
+                    signal_integrity.check_lanes(module, self._path_lanes(module, lanes))
 
     # -- helpers
+
+    def _path_lanes(self, module: ModuleContext, lanes: Collection[int] | None) -> tuple[int, ...]:
+        """Return the requested host lanes; by default all of this driver's data paths."""
+        if lanes is not None:
+            return self._chosen_lanes(module, "rx", lanes)
+        return dp.host_lanes(self._scope.paths(module))
 
     def _lanes_of(self, module: ModuleContext, side: Side) -> tuple[int, ...]:
         """Return the media lanes (``tx``) or host lanes (``rx``) of this driver."""
