@@ -245,6 +245,7 @@ _DURATION_MARGIN = 1.2  # hosts derive their deadlines from these codes; a real 
 _COHERENT_PAGES = (0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x38, 0x3A, 0x3B, 0x40, 0x41, 0x42, 0x43, 0x44, 0x45)
 _LOWER_APPLICATIONS = 8
 _DEFAULT_AMPLITUDE = 1
+_FIRST_WITH_COHERENT_BIT = 0x53
 _OPEN_UNSIGNED_SET, _OPEN_SIGNED_SET = 14, 15
 
 
@@ -316,7 +317,8 @@ def _put_advertisements(memory: Memory, profile: ModuleProfile) -> None:
     memory.put("vdm_supported", bool(profile.vdm))
     memory.put("diagnostic_pages_supported", profile.diagnostics)
     memory.put("page_03h_supported", profile.user_eeprom)
-    memory.put("coherent_pages_supported", False)  # reserved before CMIS 5.3
+    is_reserved = memory.count("cmis_revision") < _FIRST_WITH_COHERENT_BIT
+    memory.put("coherent_pages_supported", profile.coherent and not is_reserved)
     if profile.cdb is not None:
         memory.put("cdb_instances", 1)
         memory.put("cdb_background_mode", profile.cdb.background)
