@@ -81,6 +81,7 @@ _OPTICS: Mapping[str, ModuleOptics | None] = {
     "400g-fr4": _multiplexed("400GBASE-FR4", 0x1D),
     "2x400g-fr4": _multiplexed("400GBASE-FR4", 0x1D),
     "800g-dr8": _parallel("100GBASE-DR", 0x14),
+    "1.6t-2xdr8": _parallel("100GBASE-DR", 0x14),
     "400g-lpo-dr4": _parallel("100G-DR1-LPO", 0x8F),
     "aec": None,  # copper
 }
@@ -93,7 +94,7 @@ and DR8: IEEE 802.3 clause 124, per lane; paths combined at a receiver may diffe
 FR4: clause 151, totals of the four lanes, planned at the middle of their band; of a 2x400g-fr4 only the first fibre is
 planned. The levels of the linear module are assumed to be those of DR4.
 """
-_LANES_WITH_FIBRE: Mapping[str, int] = {"400g-dr4": 4, "400g-lpo-dr4": 4, "800g-dr8": 8}
+_LANES_WITH_FIBRE: Mapping[str, int] = {"400g-dr4": 4, "400g-lpo-dr4": 4, "800g-dr8": 8, "1.6t-2xdr8": 16}
 """Number of media lanes that have a fibre of their own, by profile; the lanes of other modules share one."""
 
 
@@ -102,10 +103,19 @@ class CmisModel(PagedModuleModel):
 
     kind: Literal["cmis"]
     media_lane: WholeNumber | None = Field(
-        None, ge=1, le=8, description="The one media lane that is connected to a fibre; by default all lanes."
+        None, ge=1, le=16, description="The one media lane that is connected to a fibre; by default all lanes."
     )
     profile: Literal[
-        "400zr", "zr-plus-high-power", "800zr", "400g-dr4", "400g-fr4", "2x400g-fr4", "800g-dr8", "400g-lpo-dr4", "aec"
+        "400zr",
+        "zr-plus-high-power",
+        "800zr",
+        "400g-dr4",
+        "400g-fr4",
+        "2x400g-fr4",
+        "800g-dr8",
+        "400g-lpo-dr4",
+        "aec",
+        "1.6t-2xdr8",
     ] = Field(
         "400zr",
         description="Type of module, for planning and for the emulator. Other keys override its planning data. "
@@ -211,9 +221,23 @@ def _open(name: str, model: CmisModel, link: Link | ModuleConnection, clock: Clo
 
 
 def _emulate(bench: EmulatedBench, name: str, model: CmisModel) -> I2cBridge:
-    from lumion_hw.emulator.transponders.cmis import CmisModule, ModuleOnBus
+    from lumion_hw.emulator.transponders.cmis import BankedModule, CmisModule, ModuleOnBus
+    from lumion_hw.emulator.transponders.cmis.banked import BANKED_PROFILES
     from lumion_hw.emulator.transponders.cmis.profiles import find_profile
 
+    if model.profile in BANKED_PROFILES:
+        light = bench.cmis_light
+        banked = BankedModule(
+            model.profile,
+            bench.clock,
+            seed=int(bench.rng(name).integers(1 << 32)),
+            device=name,
+            serial=model.emulated_serial(name),
+            optics=light.optics(name),
+            emit=light.emit(name),
+            warm=bench.warm,
+        )
+        return bench.on_i2c(name, banked, ModuleOnBus(banked))
     profile = find_profile(model.profile)
     optics, emit = _light(bench, name, model, profile)
     module = CmisModule(

@@ -268,6 +268,11 @@ class FlagStore:
     Args:
         memory: Fields of the module.
         clock: Clock for the times of the flags.
+
+    Attributes:
+        unsupported: Names of the flags that the module does not have.
+        names: Other names and lanes of flags, by field and index; indices continue from bank to bank.
+        n_banks: Number of banks with flags, by page, for pages without flags of lanes in every bank.
     """
 
     def __init__(self, memory: CmisMemory, clock: Clock) -> None:
@@ -276,13 +281,14 @@ class FlagStore:
         self._flags: dict[FlagKey, StickyFlag] = {}
         self.unsupported: frozenset[str] = frozenset()
         self.names: dict[FlagKey, FlagKey] = {}
+        self.n_banks: dict[Page, int] = {}
 
     def read(self, page: Page) -> frozenset[FlagKey]:
         """Read all flags of a page and return those that were set. Reading clears the flags in the module."""
         pages, memory = self._memory.pages, self._memory
         asserted: frozenset[FlagKey] = frozenset()
         with pages.transaction():
-            for offset in range(memory.n_banks if page in _LANE_PAGES else 1):
+            for offset in range(memory.n_banks if page in _LANE_PAGES else self.n_banks.get(page, 1)):
                 data: dict[int, int] = {}
                 for run in _runs(sorted(flag_bytes(page))):
                     content = pages.read_page(page, run.start, len(run), memory.bank_of(page, offset))
@@ -324,8 +330,8 @@ class FlagStore:
             for index in field.array.indices if field.array else (None,):
                 if any(data[location.byte] & location.mask for location in field.locations(index)):
                     lane = index if field.kind is NumberFormat.BOOL else None
-                    if lane is not None and is_by_lane(field):
-                        lane += LANES * offset
+                    if lane is not None and field.array is not None and offset:
+                        lane += len(field.array.indices) * offset
                     yield self.names.get((name, lane), (name, lane))
 
     def _store(self, asserted: Iterable[FlagKey]) -> None:

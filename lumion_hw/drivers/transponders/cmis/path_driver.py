@@ -39,7 +39,6 @@ from lumion_hw.interfaces import (
 from lumion_hw.standards.cmis import FIELDS, flag_bytes
 from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 from lumion_hw.standards.cmis.lane_pages import HOST
-from lumion_hw.standards.cmis.vdm import MODULE_RESOURCE
 
 _COHERENT_FLAGS = 0x33
 _FLAG_PAGES = (None, 0x11, 0x12, 0x14, 0x2C, _COHERENT_FLAGS)
@@ -495,7 +494,7 @@ class ModulePath(PathDriver):
 
 
 def _belongs_to(path: DataPath, name: str, lane: int | None) -> bool:
-    if lane is None or lane == MODULE_RESOURCE:
+    if lane is None:
         return True
     field = FIELDS.get(f"{name}_flag")
     of_host = "host" in name.split("_") if field is None or field.array is None else field.array.of == HOST
