@@ -203,7 +203,9 @@ class CmisModel(PagedModuleModel):
 def _open(name: str, model: CmisModel, link: Link | ModuleConnection, clock: Clock) -> Transponder:
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
 
-    device, pins = module_device(link, clock, name, None if model.pins is None else model.pins.wired())
+    device, pins = module_device(
+        link, clock, name, None if model.pins is None else model.pins.wired(), model.read_bytes
+    )
     return model.open_device(
         CmisTransponder(
             device,
