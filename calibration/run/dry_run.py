@@ -47,7 +47,7 @@ Real = NDArray[np.float64]
 _LAUNCH_DBM = 0.0
 # Power that enters from a coherent module: 400ZR launches at least -10 dBm (OIF-400ZR), and half of two tributaries is
 # TE.
-_TRANSMIT_DBM = {"400zr": -13.0, "zr-plus-high-power": -3.0}
+_TRANSMIT_DBM = {"400zr": -13.0, "800zr": -13.0, "zr-plus-high-power": -3.0}
 # Relative noise, and -60 dBm for a responsivity of 1 mA/mW (assumed).
 _NOISE = NoiseModel(0.005, 1e-6)
 # Converter step of a controller: 5 mA over 16 bits like the emulated board (assumption; a real board reports its own).

@@ -35,7 +35,9 @@ COMMANDS = (
     LazyCommand("rehearse", "lumion_hw.cli.rehearse:rehearse", "Rehearse the loss of a server in a training job."),
     LazyCommand("bench", "lumion_hw.cli.bench:bench", "Check and show bench files, print their schema."),
     LazyCommand("new-driver", "lumion_hw.cli.new_driver:new_driver", "Create a package for your own driver."),
-    LazyCommand("transponder", "lumion_hw.cli.transponder:transponder", "Show, tune and update modules; decode dumps."),
+    LazyCommand(
+        "transponder", "lumion_hw.cli.transponder.command:transponder", "Show, tune and update modules; decode dumps."
+    ),
     LazyCommand("mesh", "lumion_hw.cli.mesh:mesh", "Draw a mesh, route circuits, program a matrix."),
 )
 """All commands of ``lumion``, in the order of ``lumion --help``."""

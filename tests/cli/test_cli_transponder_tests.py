@@ -15,6 +15,7 @@ from lumion_hw import Bench
 from lumion_hw.cli import main
 from lumion_hw.cli.common.modules import Lanes
 from lumion_hw.drivers import CmisTransponder, QsfpTransponder
+from lumion_hw.standards.cmis.codes import ModuleState
 
 BENCH = """
 version: 1
@@ -429,10 +430,80 @@ def test_settings_that_a_module_does_not_have(capsys: pytest.CaptureFixture[str]
     assert "output power is not supported" in refusal(capsys, "set b dr4 --power-dbm 0")
     assert dr4.data_paths() == before
     assert "needs a CMIS module" in refusal(capsys, "set b lr4 --power-dbm 0")
-    assert "needs a CMIS module" in refusal(capsys, "set b sfp --power-dbm 0")
-    assert "Give --application" in refusal(capsys, "set b zr")
+    assert "needs a CMIS or QSFP module" in refusal(capsys, "set b sfp --power-dbm 0")
+    assert "Give at least one of --application" in refusal(capsys, "set b zr")
     assert "--first-lane needs" in refusal(capsys, "set b zr --power-dbm -9 --first-lane 1")
-    assert "output power" in refusal(capsys, "set b zr --power-dbm 20")
+    assert "--lanes needs" in refusal(capsys, "set b zr --power-dbm -9 --lanes 1")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ("--power-dbm 20", "output power"),
+        ("--frequency-thz 197", "nearest"),
+        ("--first-lane 2", "does not offer application 2 from host lane 2"),
+        ("--tx-squelch off --lanes 2", "no media lane 2"),
+        ("--rx-rate 1", "needs a QSFP module"),
+    ],
+)
+def test_nothing_is_set_if_one_value_is_refused(
+    capsys: pytest.CaptureFixture[str], zr: CmisTransponder, wrong: str, reason: str
+) -> None:
+    before = zr.dump()
+    good = "--application 2 --frequency-thz 193.4 --power-dbm -9.5 --rx-squelch off"
+    assert reason in refusal(capsys, f"set b zr {good} {wrong}")
+    assert zr.dump().halves[0, 0x10] == before.halves[0, 0x10]
+    assert zr.dump().halves[0, 0x12] == before.halves[0, 0x12]
+    assert zr.module_state() == ModuleState.LOW_PWR
+
+
+def test_squelch_of_a_cmis_module(capsys: pytest.CaptureFixture[str], bench: Bench, lit: CmisTransponder) -> None:
+    """CMIS 5.2 page 10h: 131 AutoSquelchDisableTx, 132 OutputSquelchForceTx, 138 OutputDisableRx, 139 Rx squelch."""
+    assert lit.squelch("rx")[1] == "automatic"
+    result = document(capsys, "set b zr --tx-squelch forced --rx-squelch off --lanes 1")
+    assert result["read_back"] == {"tx_squelch": {"1": "forced"}, "rx_squelch": {"1": "off"}}
+    assert registers(lit, 0x10, 131, 132, 138, 139) == [0, 1, 0, 1]
+    assert lit.monitors().tx_power_dbm is None or lit.monitors().tx_power_dbm < -30
+    out = run(capsys, "set b zr --tx-squelch off --rx-squelch forced")
+    assert out.splitlines()[0] == "zr: Tx squelch off on lane 1"
+    assert registers(lit, 0x10, 131, 132, 138, 139) == [1, 0, 0xFF, 1]
+    run(capsys, "set b zr --tx-squelch on --rx-squelch on")
+    assert registers(lit, 0x10, 131, 132, 138, 139) == [0, 0, 0, 0]
+
+
+def test_signal_integrity(capsys: pytest.CaptureFixture[str], zr: CmisTransponder) -> None:
+    options = "--rx-amplitude 2 --rx-pre-cursor 1 --tx-eq 3 --tx-adaptive-eq off"
+    assert run(capsys, f"set b zr {options}").splitlines() == [
+        "zr: signal integrity host lane 1, 2, 3, 4, 5, 6, 7, 8: tx adaptive eq off, tx fixed eq 3, rx pre cursor 1, "
+        "rx post cursor 0, rx amplitude 2 (set)"
+    ]
+    assert registers(zr, 0x11, 206, 214, 217, 223, 227, 231) == [0x11, 0, 0x33, 0x11, 0, 0x22]
+    result = document(capsys, "set b zr --default-si --lanes 1")["read_back"]["signal_integrity"]
+    assert (result["1"]["custom"], result["1"]["rx_amplitude"]) == (False, 1)
+    assert registers(zr, 0x11, 206, 207) == [0x10, 0x11]
+    assert "offers 0, 1, 2" in refusal(capsys, "set b zr --application 2 --rx-amplitude 3")
+    assert "clock recovery is not supported" in refusal(capsys, "set b zr --application 2 --rx-cdr off")
+    assert registers(zr, 0x11, 206, 207) == [0x10, 0x11]
+    assert "--tx-eq needs a CMIS module" in refusal(capsys, "set b lr4 --tx-eq 1")
+
+
+def test_settings_of_a_qsfp_module(capsys: pytest.CaptureFixture[str], bench: Bench) -> None:
+    """SFF-8636: 03h:240 squelch disable (Rx in the upper half), 03h:241.7-4 Rx output disable, 00h:98 CDR."""
+    lr4 = bench.transponders["lr4"]
+    assert isinstance(lr4, QsfpTransponder)
+    result = document(capsys, "set b lr4 --tx-squelch off --rx-squelch off --rx-cdr off --lanes 1,3")
+    assert result["read_back"]["rx_cdr"] == {"1": "off", "3": "off"}
+    halves = lr4.dump().halves
+    assert halves[0, 0x03][240 - 128] == 0b0101_0101
+    assert halves[0, None][98] == 0b1111_1010
+    run(capsys, "set b lr4 --rx-squelch forced --lanes 4")
+    assert lr4.dump().halves[0, 0x03][241 - 128] == 0b1000_0000
+    assert lr4.squelch("rx") == {1: "off", 2: "automatic", 3: "off", 4: "forced"}
+    before = lr4.dump().halves[0, 0x03]
+    assert "bit 195.5" in refusal(capsys, "set b lr4 --tx-squelch on --rx-rate 1")
+    assert "SFF-8636 has only Tx disable" in refusal(capsys, "set b lr4 --rx-squelch on --tx-squelch forced")
+    assert "no lane 5" in refusal(capsys, "set b lr4 --rx-squelch on --lanes 5")
+    assert lr4.dump().halves[0, 0x03] == before
 
 
 # -- user memory

@@ -163,3 +163,46 @@ def test_banks_that_are_advertised_but_missing_are_not_used(clock: VirtualClock)
     driver.open()
     assert list(driver.data_path_states()) == list(range(1, 9))
     driver.close()
+
+
+def test_vdm_samples_of_every_bank_have_the_lane_of_the_module(bench: Bench) -> None:
+    bench.driver.enable()
+    bench.clock.sleep(2.0)
+    bers = {
+        sample.instance.lane: sample.instance.source
+        for sample in bench.driver.samples()
+        if sample.instance.descriptor.observable and sample.instance.descriptor.observable.name == "ber_current_media"
+    }
+    assert list(bers) == list(range(1, 17))
+    assert bers[12] == f"{bers[4]} of bank 1"
+    decoded = decode_image(bench.driver.dump())
+    assert sorted({item.lane for item in decoded.samples}) == list(range(1, 17))
+
+
+def test_vdm_flags_of_bank_1_name_the_lane_of_the_module(bench: Bench) -> None:
+    bench.driver.enable()
+    bench.clock.sleep(2.0)
+    bench.driver.flags()
+    bench.driver.clear_flags()
+    bench.received[16] = ReceivedLight(-6.8, -6.8)  # a bit error ratio above 2.4e-4, but no loss of lock
+    bench.clock.sleep(1.0)
+    flags = {(flag.name, flag.lane) for flag in bench.driver.flags()}
+    assert ("ber_current_media_high_alarm", 16) in flags
+    assert not {lane for name, lane in flags if name == "ber_current_media_high_alarm"} - {16}
+
+
+def test_findings_of_bank_1_have_the_lane_and_the_bank(bench: Bench) -> None:
+    bench.driver.enable()
+    bench.clock.sleep(2.0)
+    image = bench.driver.dump()
+    half = bytearray(image.halves[1, 0x11])
+    half[160 - 128 : 162 - 128] = b"\0\0"  # launched power of lane 12
+    half[129 - 128] = half[129 - 128] & 0x0F | 0x90  # state of lane 12: reserved
+    module = decode_image(MemoryImage({**image.halves, (1, 0x11): bytes(half)}))
+    found = {(item.address, item.message) for item in module.findings if item.severity is not Severity.NOTE}
+    assert found == {("11h:129 of bank 1", "data path state 9 is reserved")}
+    assert module.field("data_path_state", 12).quality.value == "inconsistent"
+    assert module.field("data_path_state", 4).quality.value == "ok"
+    half[129 - 128] = half[129 - 128] & 0x0F | 0x40  # activated, but dark
+    module = decode_image(MemoryImage({**image.halves, (1, 0x11): bytes(half)}))
+    assert "lane 12 is activated but emits no light" in [item.message for item in module.findings]

@@ -75,12 +75,29 @@ def test_no_message_is_longer_than_the_fifo() -> None:
 
 def test_an_odd_end_is_read_exactly() -> None:
     bridge, _, _ = opened(
-        RecordedExchange(read_message(0x50, 3, 16), bytes(16)),
+        RecordedExchange(read_message(0x50, 2, 16), bytes(16)),
         status(),
-        RecordedExchange(read_message(0x50, 19, 1), b"\x07"),
+        RecordedExchange(read_message(0x50, 18, 1), b"\x07"),
         status(),
     )
-    assert bridge.read(0x50, 3, 17) == bytes(16) + b"\x07"
+    assert bridge.read(0x50, 2, 17) == bytes(16) + b"\x07"
+
+
+def test_no_number_at_an_even_offset_is_split() -> None:
+    bridge, _, _ = opened(
+        RecordedExchange(read_message(0x50, 3, 15), bytes(15)),
+        status(),
+        RecordedExchange(read_message(0x50, 18, 2), b"\x07\x08"),
+        status(),
+    )
+    assert bridge.read(0x50, 3, 17) == bytes(15) + b"\x07\x08"
+
+
+def test_a_module_that_answers_one_byte_is_read_byte_by_byte() -> None:
+    exchanges = [part for byte in (4, 5) for part in (RecordedExchange(read_message(0x50, byte, 1), b"\x09"), status())]
+    bridge, peer, _ = opened(*exchanges, largest_read=1)
+    assert bridge.read(0x50, 4, 2) == b"\x09\x09"
+    assert peer.remaining == ()
 
 
 def test_writes_stay_inside_rows_of_eight_bytes() -> None:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from pydantic import AfterValidator, Field
 
 from lumion_hw.bench.file.devices import DeviceModel
-from lumion_hw.bench.file.fields import checked_address
+from lumion_hw.bench.file.fields import WholeNumber, checked_address
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError
 
@@ -153,6 +153,13 @@ class PluggableModel(DeviceModel):
         description="Address of the module: i2c://1, ftdi://ftdi:232h/1?clock_khz=100, mcp2221://0, "
         "optoe:///sys/.../eeprom, or tcp:// or serial:// of a bridge; not used when emulated.",
     )
+    read_bytes: WholeNumber | None = Field(
+        None,
+        ge=1,
+        le=16,
+        description="Longest read in bytes through a bridge at tcp:// or serial://; by default 16. "
+        "Addresses of adapters have ?read_bytes= instead.",
+    )
 
     @property
     def nominal_nm(self) -> float | None:
@@ -160,22 +167,49 @@ class PluggableModel(DeviceModel):
         return None
 
 
-def module_registers(link: Link | ModuleConnection, clock: Clock, name: str) -> RegisterAccess:
-    """Return the unopened connection for an SFP+ driver. A link must lead to a serial-to-I2C bridge."""
-    if isinstance(link, ModuleConnection):
-        return link.registers(clock, name)
-    from lumion_hw.sessions.module.sc18im700 import Sc18im700
+def module_registers(
+    link: Link | ModuleConnection, clock: Clock, name: str, read_bytes: int | None = None
+) -> RegisterAccess:
+    """Return the unopened connection for an SFP+ driver. A link must lead to a serial-to-I2C bridge.
 
-    return Sc18im700(link, clock, device=name, retry_s=_RETRY_S)
+    Raises ``ConfigError`` if ``read_bytes``, which is for bridges, is given for another connection.
+    """
+    if isinstance(link, ModuleConnection):
+        _check_no_bridge(link, name, read_bytes)
+        return link.registers(clock, name)
+    from lumion_hw.sessions.module.sc18im700 import FIFO_BYTES, Sc18im700
+
+    return Sc18im700(link, clock, device=name, retry_s=_RETRY_S, largest_read=read_bytes or FIFO_BYTES)
+
+
+def _check_no_bridge(connection: ModuleConnection, name: str, read_bytes: int | None) -> None:
+    if read_bytes is None:
+        return
+    in_address = "read_bytes" in _OPTIONS[connection.scheme]
+    raise ConfigError(
+        f"read_bytes is for bridges at tcp:// or serial://, not for {connection.scheme}://",
+        device=name,
+        address=connection.address,
+        hint=f"Append ?read_bytes={read_bytes} to the address instead."
+        if in_address
+        else "Omit read_bytes: the driver of the operating system splits reads as the module needs.",
+    )
 
 
 def module_device(
-    link: Link | ModuleConnection, clock: Clock, name: str, pins: Mapping[str, int] | None
+    link: Link | ModuleConnection,
+    clock: Clock,
+    name: str,
+    pins: Mapping[str, int] | None,
+    read_bytes: int | None = None,
 ) -> tuple[I2cDevice | ModulePages, PinnedAdapter | None]:
-    """Return the unopened connection for a CMIS driver, and the adapter if low-speed signals are wired to it."""
+    """Return the unopened connection for a CMIS driver, and the adapter if low-speed signals are wired to it.
+
+    Raises the errors of :func:`module_registers`.
+    """
     if isinstance(link, ModuleConnection):
+        _check_no_bridge(link, name, read_bytes)
         return link.device(clock, name, pins)
     from lumion_hw.sessions.module.paged_i2c import BridgedI2c
-    from lumion_hw.sessions.module.sc18im700 import Sc18im700
 
-    return BridgedI2c(Sc18im700(link, clock, device=name, retry_s=_RETRY_S)), None
+    return BridgedI2c(module_registers(link, clock, name, read_bytes)), None

@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 
 
 _400ZR = ModuleFormat("400ZR", 400.0, required_osnr_db=26.0, media_id=0x3E)
+_800ZR = ModuleFormat("800ZR", 800.0, required_osnr_db=29.0, media_id=0x6C)
 _OPEN_ZR = ModuleFormat("ZR400-OFEC", 400.0, required_osnr_db=24.0, media_id=0x46)
 _DR4_LEVELS_DBM = (1.0, -5.9, 4.0)
 _FR4_LEVELS_DBM = (1.0, -7.3, 3.5)
 _FR4_LANES = 4
 _CHANNEL_NM = 1552.524381  # 193.1 THz, default channel of tunable modules
+_CHANNEL_150GHZ_NM = 1551.921615  # 193.175 THz, default channel of modules with the 150 GHz grid
 _COHERENT = ModuleOptics(
     formats=(_400ZR,),
     polarizations=2,
@@ -65,10 +67,21 @@ def _multiplexed(name: str, media_id: int) -> ModuleOptics:
 _OPTICS: Mapping[str, ModuleOptics | None] = {
     "400zr": _COHERENT,
     "zr-plus-high-power": replace(_COHERENT, formats=(_OPEN_ZR, _400ZR), launch_dbm=0.0, launch_osnr_db=38.0),
+    "800zr": replace(
+        _COHERENT,
+        formats=(_800ZR,),
+        emits_nm=_CHANNEL_150GHZ_NM,
+        launch_osnr_db=38.0,
+        sensitivity_dbm=-17.0,
+        ample_dbm=-9.0,
+        clean_osnr_db=37.0,
+        max_dgd_ps=10.0,
+    ),
     "400g-dr4": _parallel("100GBASE-DR", 0x14),
     "400g-fr4": _multiplexed("400GBASE-FR4", 0x1D),
     "2x400g-fr4": _multiplexed("400GBASE-FR4", 0x1D),
     "800g-dr8": _parallel("100GBASE-DR", 0x14),
+    "1.6t-2xdr8": _parallel("100GBASE-DR", 0x14),
     "400g-lpo-dr4": _parallel("100G-DR1-LPO", 0x8F),
     "aec": None,  # copper
 }
@@ -76,11 +89,12 @@ _OPTICS: Mapping[str, ModuleOptics | None] = {
 
 400ZR (product page 02313LHH): receives -20 to 0 dBm at 34 dB OSNR; 26 dB OSNR are sufficient above -12 dBm. The full
 penalty is reached at a PDL of 2.5 dB or a PMD of 10 ps; the receiver loses its lock at a DGD of 20 ps. ZR+: 24 dB OSNR
-(OpenROADM, 400G). DR4 and DR8: IEEE 802.3 clause 124, per lane; paths combined at a receiver may differ by a tenth of a
-symbol at 53.1 GBd. FR4: clause 151, totals of the four lanes, planned at the middle of their band; of a 2x400g-fr4 only
-the first fibre is planned. The levels of the linear module are assumed to be those of DR4.
+(OpenROADM, 400G). 800ZR: 3 dB more light and OSNR than 400ZR, half the DGD, for twice the symbol rate (assumed). DR4
+and DR8: IEEE 802.3 clause 124, per lane; paths combined at a receiver may differ by a tenth of a symbol at 53.1 GBd.
+FR4: clause 151, totals of the four lanes, planned at the middle of their band; of a 2x400g-fr4 only the first fibre is
+planned. The levels of the linear module are assumed to be those of DR4.
 """
-_LANES_WITH_FIBRE: Mapping[str, int] = {"400g-dr4": 4, "400g-lpo-dr4": 4, "800g-dr8": 8}
+_LANES_WITH_FIBRE: Mapping[str, int] = {"400g-dr4": 4, "400g-lpo-dr4": 4, "800g-dr8": 8, "1.6t-2xdr8": 16}
 """Number of media lanes that have a fibre of their own, by profile; the lanes of other modules share one."""
 
 
@@ -89,10 +103,19 @@ class CmisModel(PagedModuleModel):
 
     kind: Literal["cmis"]
     media_lane: WholeNumber | None = Field(
-        None, ge=1, le=8, description="The one media lane that is connected to a fibre; by default all lanes."
+        None, ge=1, le=16, description="The one media lane that is connected to a fibre; by default all lanes."
     )
     profile: Literal[
-        "400zr", "zr-plus-high-power", "400g-dr4", "400g-fr4", "2x400g-fr4", "800g-dr8", "400g-lpo-dr4", "aec"
+        "400zr",
+        "zr-plus-high-power",
+        "800zr",
+        "400g-dr4",
+        "400g-fr4",
+        "2x400g-fr4",
+        "800g-dr8",
+        "400g-lpo-dr4",
+        "aec",
+        "1.6t-2xdr8",
     ] = Field(
         "400zr",
         description="Type of module, for planning and for the emulator. Other keys override its planning data. "
@@ -180,7 +203,9 @@ class CmisModel(PagedModuleModel):
 def _open(name: str, model: CmisModel, link: Link | ModuleConnection, clock: Clock) -> Transponder:
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
 
-    device, pins = module_device(link, clock, name, None if model.pins is None else model.pins.wired())
+    device, pins = module_device(
+        link, clock, name, None if model.pins is None else model.pins.wired(), model.read_bytes
+    )
     return model.open_device(
         CmisTransponder(
             device,
@@ -198,9 +223,23 @@ def _open(name: str, model: CmisModel, link: Link | ModuleConnection, clock: Clo
 
 
 def _emulate(bench: EmulatedBench, name: str, model: CmisModel) -> I2cBridge:
-    from lumion_hw.emulator.transponders.cmis import CmisModule, ModuleOnBus
+    from lumion_hw.emulator.transponders.cmis import BankedModule, CmisModule, ModuleOnBus
+    from lumion_hw.emulator.transponders.cmis.banked import BANKED_PROFILES
     from lumion_hw.emulator.transponders.cmis.profiles import find_profile
 
+    if model.profile in BANKED_PROFILES:
+        light = bench.cmis_light
+        banked = BankedModule(
+            model.profile,
+            bench.clock,
+            seed=int(bench.rng(name).integers(1 << 32)),
+            device=name,
+            serial=model.emulated_serial(name),
+            optics=light.optics(name),
+            emit=light.emit(name),
+            warm=bench.warm,
+        )
+        return bench.on_i2c(name, banked, ModuleOnBus(banked))
     profile = find_profile(model.profile)
     optics, emit = _light(bench, name, model, profile)
     module = CmisModule(

@@ -162,7 +162,9 @@ class QsfpModel(PagedModuleModel):
 def _open(name: str, model: QsfpModel, link: Link | ModuleConnection, clock: Clock) -> Transponder:
     from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
 
-    device, pins = module_device(link, clock, name, None if model.pins is None else model.pins.wired())
+    device, pins = module_device(
+        link, clock, name, None if model.pins is None else model.pins.wired(), model.read_bytes
+    )
     return model.open_device(
         QsfpTransponder(
             device,

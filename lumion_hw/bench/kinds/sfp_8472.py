@@ -110,7 +110,7 @@ def _open(name: str, model: SfpModel, link: Link | ModuleConnection, clock: Cloc
 
     return model.open_device(
         SfpTransponder(
-            module_registers(link, clock, name),
+            module_registers(link, clock, name, model.read_bytes),
             clock,
             device=name,
             expected_serial=model.serial,

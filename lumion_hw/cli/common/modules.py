@@ -55,9 +55,16 @@ def cmis_module(module: Transponder, action: str) -> CmisTransponder:
 
 
 class Lanes(ParameterType[tuple[int, ...]]):
-    """Lane numbers from 1 to 8, such as ``1,3`` or ``5-8``."""
+    """Lane numbers from 1 on, such as ``1,3`` or ``5-8``.
+
+    Args:
+        highest: Highest lane number.
+    """
 
     name = "lanes"
+
+    def __init__(self, highest: int = _MAX_LANE) -> None:
+        self._highest = highest
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """Convert a command-line argument to lane numbers in ascending order."""
@@ -65,16 +72,18 @@ class Lanes(ParameterType[tuple[int, ...]]):
             return value
         lanes: set[int] = set()
         for part in str(value).split(","):
-            match = re.fullmatch(r"\s*([1-8])(?:-([1-8]))?\s*", part, re.ASCII)
-            if match is None or int(match[2] or _MAX_LANE) < int(match[1]):
-                self.fail(f"{str(value)[:40]!r} are not lanes; give for example 1,3 or 5-8 (lanes 1 to 8).", param, ctx)
-            lanes |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+            match = re.fullmatch(r"\s*([1-9]\d?)(?:-([1-9]\d?))?\s*", part, re.ASCII)
+            first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+            if not first <= last <= self._highest:
+                example = "give for example 1,3 or 5-8"
+                self.fail(f"{str(value)[:40]!r} are not lanes; {example} (lanes 1 to {self._highest}).", param, ctx)
+            lanes |= set(range(first, last + 1))
         return tuple(sorted(lanes))
 
 
-def lanes_option(help_text: str) -> Callable[[_Command], _Command]:
+def lanes_option(help_text: str, highest: int = _MAX_LANE) -> Callable[[_Command], _Command]:
     """Return the option ``--lanes``."""
-    return click.option("--lanes", type=Lanes(), help=help_text)
+    return click.option("--lanes", type=Lanes(highest), help=help_text)
 
 
 def lane_text(lanes: tuple[int, ...]) -> str:

@@ -130,7 +130,7 @@ class DecodedModule:
         return tuple(item for item in self.findings if item.severity is Severity.ERROR or item.kind in _DAMAGE)
 
 
-def sorted_by_severity(findings: Iterator[Finding]) -> tuple[Finding, ...]:
+def sorted_by_severity(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings, most severe first. Findings of equal severity keep their order."""
     return tuple(sorted(findings, key=lambda item: list(Severity).index(item.severity)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import Driver, close_on_error, not_open
@@ -19,7 +18,9 @@ from lumion_hw.drivers.transponders.qsfp_monitors import (
     is_within,
     total_dbm,
 )
+from lumion_hw.drivers.transponders.qsfp_squelch import QsfpSquelch
 from lumion_hw.drivers.transponders.sfp_diagnostics import Thresholds
+from lumion_hw.drivers.transponders.squelch import Side, SquelchMode
 from lumion_hw.errors import (
     ConfigError,
     DeviceAddress,
@@ -65,7 +66,6 @@ RELATCH_S = 0.2
 """Time in s until a flag whose cause persists is set again after a reading (SFF-8679, ton_flag)."""
 DEFAULT_POWER_CLASS = 4
 """Highest power class that any QSFP cage supports (3.5 W)."""
-Side = Literal["tx", "rx"]
 _PAM4_PAGES = (0x20, 0x21)
 
 
@@ -468,6 +468,31 @@ class QsfpTransponder(Driver):
         with self._pages.transaction():
             self._guard()
             self._memory.write_lanes(f"{side}_rate_select", self._checked(*lanes), code)
+
+    def squelch(self, side: Side) -> dict[int, SquelchMode]:
+        """Read the squelch mode of each lane. A disabled Rx output reads as ``forced``.
+
+        Raises ``NotSupportedError`` if the module announces no control of this squelch.
+        """
+        with self._pages.transaction():
+            return QsfpSquelch(self._memory, self.capabilities).read(side)
+
+    def check_squelch(self, side: Side, mode: SquelchMode) -> None:
+        """Raise ``NotSupportedError`` if the module does not announce what :meth:`set_squelch` needs."""
+        QsfpSquelch(self._memory, self.capabilities).check(side, mode)
+
+    def set_squelch(self, side: Side, mode: SquelchMode, lanes: Iterable[int] = LANES) -> None:
+        """Set the squelch mode of lanes. A forced Rx squelch is a disabled electrical output.
+
+        Raises:
+            NotSupportedError: The module does not announce this mode.
+            VerifyError: The module ignores the register.
+        """
+        self.check_squelch(side, mode)
+        chosen = self._checked(*lanes)
+        with self._pages.transaction():
+            self._guard()
+            QsfpSquelch(self._memory, self.capabilities).write(side, mode, chosen)
 
     # -- power
 

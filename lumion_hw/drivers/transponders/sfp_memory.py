@@ -7,7 +7,7 @@ from collections.abc import Collection
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.transponders.sfp_identity import is_set
 from lumion_hw.errors import DeviceAddress, DeviceError, FrameError, LinkError, LinkLost, VerifyError
-from lumion_hw.sessions.module.registers import RegisterAccess
+from lumion_hw.sessions.module.registers import RegisterAccess, largest_read_of, read_whole_numbers
 from lumion_hw.standards.registers import checksum_matches
 from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, CHECKSUMS, FIELDS, FLAG_BITS
 
@@ -95,8 +95,13 @@ class SfpMemory:
         return memory
 
     def monitors(self) -> bytes:
-        """Return the monitors and status bits, A2h:96 to 111, read in one transfer."""
-        return self.registers.read(A2H, MONITOR_START, _MONITOR_BYTES)
+        """Return the monitors and status bits, A2h:96 to 111, read in one transfer if the connection can."""
+
+        def read() -> bytes:
+            return self.registers.read(A2H, MONITOR_START, _MONITOR_BYTES)
+
+        is_by_byte = largest_read_of(self.registers) == 1
+        return read_whole_numbers(read, MONITOR_START, self.registers.name) if is_by_byte else read()
 
     def status_bit(self, name: str, memory: bytes | None = None) -> bool:
         """Return a status bit, from ``memory`` if given, otherwise from the module."""

@@ -20,6 +20,7 @@ from lumion_hw.sessions.module.registers import (
     NotRespondingError,
     repeat_access,
     split_into_rows,
+    split_read,
 )
 
 _RETRY_PERIOD_S = 0.002
@@ -81,6 +82,11 @@ class I2cAdapter(abc.ABC):
         """Address of the adapter in the bench file."""
         return self._address
 
+    @property
+    def largest_read(self) -> int:
+        """Longest read in one bus transaction, in bytes."""
+        return self._largest_read
+
     def open(self) -> None:
         """Open the adapter. Raises ``ConnectError`` if the library or the adapter is missing."""
         with self._lock:
@@ -122,8 +128,7 @@ class I2cAdapter(abc.ABC):
         """
         data = b""
         with self._lock:
-            for start in range(offset, offset + length, self._largest_read):
-                size = min(self._largest_read, offset + length - start)
+            for start, size in split_read(offset, length, self._largest_read):
                 # Every transaction sends its own offset, because a module may not continue at the next byte after a
                 # stop.
                 data += self._transfer(f"reading {size} bytes at {start}", device, bytes([start]), size)
@@ -287,6 +292,11 @@ class AdapterRegisters:
         """Address of the adapter in the bench file."""
         return self._adapter.name
 
+    @property
+    def largest_read(self) -> int:
+        """Longest read in one bus transaction, in bytes."""
+        return self._adapter.largest_read
+
     def open(self) -> None:
         """Open the adapter. Raises ``ConnectError``."""
         self._adapter.open()
@@ -297,7 +307,12 @@ class AdapterRegisters:
 
     def read(self, device: int, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes; raises the errors of ``RegisterAccess.read``."""
-        return self._repeat(device, lambda: self._adapter.read(device, offset, length))
+        with self.transaction():
+            # Each part is repeated on its own: a flag that was read is cleared, and another reading would lose it.
+            return b"".join(
+                self._repeat(device, partial(self._adapter.read, device, start, size))
+                for start, size in split_read(offset, length, self.largest_read)
+            )
 
     def write(self, device: int, offset: int, data: bytes) -> None:
         """Write ``data``; raises the errors of ``RegisterAccess.read``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
@@ -28,9 +28,13 @@ from lumion_hw.sessions.module.registers import (
     NotRespondingError,
     RegisterAccess,
     ShortReadError,
+    largest_read_of,
+    read_whole_numbers,
     repeat_access,
+    split_read,
 )
 from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, Page
+from lumion_hw.standards.cmis.index import flag_bytes
 from lumion_hw.standards.cmis.lower_memory import (
     BANK_SELECT_BYTE,
     FLAT_MEMORY,
@@ -49,23 +53,35 @@ class PageScheme:
         banked: Whether byte 126 selects the bank of pages from 10h on. SFF-8636 modules have a password there.
         flat_byte: Byte of the bit that says that there is only page 00h.
         flat_mask: Mask of this bit.
+        flag_bytes: Function that returns the bytes of a page that are cleared by reading.
     """
 
     banked: bool
     flat_byte: int
     flat_mask: int
+    flag_bytes: Callable[[Page], Collection[int]]
 
 
-CMIS_PAGES = PageScheme(banked=True, flat_byte=FLAT_MEMORY_BYTE, flat_mask=FLAT_MEMORY)
+def _sff8636_flag_bytes(page: Page) -> Collection[int]:
+    return sff8636.FLAG_BYTES if page is None else ()
+
+
+CMIS_PAGES = PageScheme(banked=True, flat_byte=FLAT_MEMORY_BYTE, flat_mask=FLAT_MEMORY, flag_bytes=flag_bytes)
 """Bytes 126 and 127 select bank and page (CMIS 5.2 clause 8.2)."""
-SFF_8636_PAGES = PageScheme(banked=False, flat_byte=sff8636.FLAT_MEMORY_BYTE, flat_mask=sff8636.FLAT_MEMORY)
+SFF_8636_PAGES = PageScheme(
+    banked=False,
+    flat_byte=sff8636.FLAT_MEMORY_BYTE,
+    flat_mask=sff8636.FLAT_MEMORY,
+    flag_bytes=_sff8636_flag_bytes,
+)
 """Byte 127 selects the page; there are no banks (SFF-8636 clause 6.1)."""
 
 
 class BridgedI2c:
     """One address of a ``RegisterAccess``; implements ``I2cDevice``.
 
-    A bridge may split an access into several bus transactions, but never a two-byte number at an even offset.
+    A bridge may split an access into several bus transactions, but never a two-byte number at an even offset, unless
+    it reads one byte at a time (``largest_read``).
 
     Args:
         registers: Bridge or adapter.
@@ -80,6 +96,11 @@ class BridgedI2c:
     def name(self) -> str:
         """Address of the bridge or adapter."""
         return self._registers.name
+
+    @property
+    def largest_read(self) -> int:
+        """Longest read in one bus transaction, in bytes."""
+        return largest_read_of(self._registers)
 
     def open(self) -> None:
         """Open the bridge or adapter. Raises ``ConnectError``."""
@@ -176,7 +197,7 @@ class PagedI2c:
         check_range(page, byte, length, bank)
         with self.transaction():
             self._select(page, bank)
-            data = self._read(byte, length)
+            data = self._read_numbers(page, byte, length)
             if is_suspicious(page, data):
                 self._check_answer()
             return data
@@ -287,7 +308,19 @@ class PagedI2c:
     def _is_flat(self) -> bool:
         return bool(self._read(self._scheme.flat_byte, 1)[0] & self._scheme.flat_mask)
 
+    def _read_numbers(self, page: Page, byte: int, length: int) -> bytes:
+        """Read bytes of the selected page; repeat a reading byte by byte until no number is torn."""
+        is_torn = largest_read_of(self._i2c) == 1 and length > 1
+        if not is_torn or not set(self._scheme.flag_bytes(page)).isdisjoint(range(byte, byte + length)):
+            return self._read(byte, length)
+        return read_whole_numbers(lambda: self._read(byte, length), byte, self.name)
+
     def _read(self, byte: int, length: int) -> bytes:
+        # Each part is repeated on its own: a flag that was read is cleared, and another reading would lose it.
+        parts = split_read(byte, length, largest_read_of(self._i2c))
+        return b"".join(self._read_part(start, size) for start, size in parts)
+
+    def _read_part(self, byte: int, length: int) -> bytes:
         data = self._repeat(f"reading {length} bytes at {byte}", lambda: self._i2c.read(byte, length))
         if len(data) != length:
             raise ShortReadError(

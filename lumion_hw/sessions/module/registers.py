@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from lumion_hw.clock import Clock
 from lumion_hw.errors import FrameError, LinkError, LinkTimeout
@@ -13,6 +13,8 @@ _T = TypeVar("_T")
 
 IDENTITY_DEVICE = 0x50
 """I2C address (7 bits) of the identity memory of every pluggable module."""
+_DEVICE_BYTES = 256
+_MAX_READINGS = 10  # a monitor near a multiple of 256 counts may change its high byte in half of the readings
 ROW_BYTES = 8
 """Row size in bytes; no write crosses the end of a row (SFF-8472 clause 4)."""
 
@@ -27,6 +29,15 @@ class NotRespondingError(LinkTimeout):
 
 class ShortReadError(FrameError):
     """An access returned fewer bytes than requested."""
+
+
+@runtime_checkable
+class LimitedReads(Protocol):
+    """A connection that cannot read any number of bytes in one bus transaction."""
+
+    @property
+    def largest_read(self) -> int:
+        """Longest read in one bus transaction, in bytes."""
 
 
 class RegisterAccess(Protocol):
@@ -100,6 +111,52 @@ def repeat_access(
             if clock.now() >= deadline:
                 raise
         clock.sleep(period_s)
+
+
+def largest_read_of(connection: object) -> int:
+    """Return the longest read of a connection in one bus transaction, in bytes; a whole device without a limit."""
+    return connection.largest_read if isinstance(connection, LimitedReads) else _DEVICE_BYTES
+
+
+def split_read(offset: int, length: int, largest_read: int) -> Iterator[tuple[int, int]]:
+    """Split a read; yield offset and length of each part.
+
+    Parts begin at even offsets, as two-byte numbers do, unless only one byte can be read.
+    """
+    start, end = offset, offset + length
+    while start < end:
+        size = min(largest_read, end - start)
+        if start + size < end and (start + size) % 2 and size > 1:
+            size -= 1
+        yield start, size
+        start += size
+
+
+def read_whole_numbers(read: Callable[[], bytes], offset: int, name: str) -> bytes:
+    """Read bytes one by one until no two-byte number at an even offset can be torn.
+
+    The low byte belongs to the high byte if the high byte is the same in the next reading. Without this, 00FFh that
+    becomes 0100h between its two bytes reads as 0000h. (Linux, drivers/net/phy/sfp.c, refuses such monitors.)
+
+    Args:
+        read: Function that reads all bytes. None of them may be cleared by reading.
+        offset: Offset of the first byte.
+        name: Address of the connection, for messages.
+
+    Raises:
+        FrameError: The high bytes change in every reading.
+    """
+    before = read()
+    for _ in range(_MAX_READINGS):
+        after = read()
+        if before[offset % 2 :: 2] == after[offset % 2 :: 2]:
+            return before
+        before = after
+    raise FrameError(
+        f"{len(before)} bytes at {offset} change in each of {_MAX_READINGS} readings",
+        address=name,
+        hint="A number cannot be read one byte at a time while it changes this fast. Increase read_bytes.",
+    )
 
 
 def split_into_rows(offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -16,6 +16,7 @@ from lumion_hw.sessions.module.registers import (
     NotRespondingError,
     ShortReadError,
     split_into_rows,
+    split_read,
 )
 
 FIFO_BYTES = 16
@@ -48,6 +49,7 @@ class Sc18im700(Conversation):
             80 ms after a write and 300 ms after power-up (SFF-8472, SFF-8431).
         timeout_s: Time limit in seconds for a reply, beyond the transmission time.
         baud: Baud rate of the UART; 9600 after a reset of the bridge.
+        largest_read: Longest read in one bus transaction, 1 to 16 bytes.
     """
 
     # A bridge that waits for the rest of a message gives up after about 655 ms of silence.
@@ -63,15 +65,22 @@ class Sc18im700(Conversation):
         retry_s: float = 0.5,
         timeout_s: float = 0.5,
         baud: int = 9600,
+        largest_read: int = FIFO_BYTES,
     ) -> None:
         super().__init__(link, clock, device=device, timeout_s=timeout_s, quiet_s=0.1)
         self._retry_s = retry_s
+        self._largest_read = min(largest_read, FIFO_BYTES)
         self._byte_s = _BITS_PER_UART_BYTE / baud + _I2C_BYTE_S
 
     @property
     def name(self) -> str:
         """Address of the bridge."""
         return self.address
+
+    @property
+    def largest_read(self) -> int:
+        """Longest read in one bus transaction, in bytes."""
+        return self._largest_read
 
     def open(self, timeout_s: float = 5.0) -> None:
         """Open the link and check that a bridge replies. Raises ``ConnectError``."""
@@ -91,14 +100,12 @@ class Sc18im700(Conversation):
     def read(self, device: int, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes; raises the errors of ``RegisterAccess.read``.
 
-        A two-byte value at an even distance from ``offset`` is always read in one transfer.
+        A two-byte number at an even offset is read in one transfer, unless ``largest_read`` is 1.
         """
         _check_range(device, offset, length)
         with self.transaction():
-            return b"".join(
-                self._read_chunk(device, start, min(FIFO_BYTES, offset + length - start))
-                for start in range(offset, offset + length, FIFO_BYTES)
-            )
+            parts = split_read(offset, length, self._largest_read)
+            return b"".join(self._read_chunk(device, start, size) for start, size in parts)
 
     def write(self, device: int, offset: int, data: bytes) -> None:
         """Write ``data``; raises the errors of ``RegisterAccess.read``."""

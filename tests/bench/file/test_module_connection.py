@@ -7,12 +7,19 @@ from pathlib import Path
 import pytest
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.file.module_connection import ModuleConnection, module_connection
+from lumion_hw.bench.file.module_connection import (
+    ModuleConnection,
+    module_connection,
+    module_device,
+    module_registers,
+)
 from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.bench.kinds.keysight_n77xx import PowerMeterModel
 from lumion_hw.bench.kinds.sfp_8472 import SfpModel
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError
+from lumion_hw.links import ReplayPeer, replay_link
+from lumion_hw.sessions.module.paged_i2c import BridgedI2c
 
 BENCH = """
 version: 1
@@ -82,6 +89,18 @@ def test_pins_need_an_adapter_that_has_them_and_one_each() -> None:
         CmisModel(kind="cmis", address="i2c://1", pins={"reset_l": 3})
     with pytest.raises(ValueError, match="a different pin"):
         CmisModel(kind="cmis", pins={"reset_l": 3, "int_l": 3})
+
+
+def test_the_length_of_reads_is_a_key_for_bridges_and_in_the_address_of_adapters() -> None:
+    clock = VirtualClock()
+    bridge, _ = module_device(replay_link(ReplayPeer([], clock), clock), clock, "zr1", None, 1)
+    assert isinstance(bridge, BridgedI2c)
+    assert bridge.largest_read == 1
+    for address, hint in (("i2c://1", r"Append \?read_bytes=1"), ("optoe:///sys/x/eeprom", "Omit read_bytes")):
+        way = module_connection(address)
+        assert way is not None
+        with pytest.raises(ConfigError, match=rf"not for .*{hint}"):
+            module_registers(way, clock, "sfp1", 1)
 
 
 def test_byte_streams_are_no_connections_but_bridges_may_stand_behind_them() -> None:

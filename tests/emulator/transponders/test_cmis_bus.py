@@ -375,8 +375,8 @@ def test_an_sfp_profile_names_the_class_that_emulates_it() -> None:
 
 
 def test_an_unknown_profile_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"400zr, zr-plus-high-power, 400g-dr4, .*, aec, 10gbase-er"):
-        CmisModule.from_profile("800zr", clock=VirtualClock())
+    with pytest.raises(ConfigError, match=r"400zr, zr-plus-high-power, 800zr, 400g-dr4, .*, aec, 10gbase-er"):
+        CmisModule.from_profile("1600zr", clock=VirtualClock())
 
 
 def test_behind_the_bridge_an_address_alone_moves_the_pointer_and_is_no_part_of_the_next_write() -> None:

@@ -119,6 +119,7 @@ def test_illegal_signal_integrity_values_are_status_5_under_explicit_control(
     byte: int, value: int, status: int
 ) -> None:
     host = ready()
+    host.write(0x10, 153, 0x00)  # adaptive equalization off, so that the fixed one counts
     host.write(0x10, byte, value)
     host.stage(1, 1, 8)
     assert host.apply(0xFF) == [SUCCESS] * 8  # not used without explicit control
@@ -136,6 +137,31 @@ def test_explicit_values_become_active_and_others_do_not() -> None:
     host.apply(0xFF)
     assert host.read(0x11, 223, 2) == b"\x21\x03"
     assert host.read(0x11, 206, 1) == b"\x11"
+
+
+def test_the_active_set_shows_the_settings_of_the_application_without_explicit_control() -> None:
+    """A host reads them before it changes some of them (SONiC, CMIS-custom-SI-settings, section 4)."""
+    host = lit()
+    default = host.read(0x11, 214, 21)
+    assert default[0] == 0xFF  # adaptive equalization
+    assert default[231 - 214 :] == b"\x11" * 4  # amplitude code 1
+    host.write(0x10, 153, 0x00)
+    host.write(0x10, 156, 0x33, 0x33, 0x33, 0x33)
+    host.write(0x10, 170, 0x22, 0x22, 0x22, 0x22)
+    host.stage(1, 1, 8, explicit=True)
+    assert host.apply(0xFF, immediate=True) == [SUCCESS] * 8
+    assert host.states() == [ACTIVATED] * 8
+    assert host.read(0x11, 214, 21) == bytes([0, 0, 0, *[0x33] * 4, *[0xFF] * 2, *[0] * 8, *[0x22] * 4])
+    host.stage(1, 1, 8)
+    host.apply(0xFF, immediate=True)
+    assert host.read(0x11, 214, 21) == default
+
+
+def test_a_fixed_equalization_is_not_used_while_the_adaptive_one_is_on() -> None:
+    host = ready()
+    host.write(0x10, 156, 0x0F)
+    host.stage(1, 1, 8, explicit=True)
+    assert host.apply(0xFF) == [SUCCESS] * 8
 
 
 def test_a_trigger_without_lanes_does_nothing() -> None:

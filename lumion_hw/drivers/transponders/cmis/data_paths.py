@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
@@ -221,7 +221,7 @@ def select_application(module: ModuleContext, number: int, first_lane: int, *, c
         first_lane: First host lane.
         check: Whether to refuse applications that the module does not advertise.
     """
-    application = _offered(module, number, first_lane, check)
+    application = offered(module, number, first_lane, check=check)
     lanes = tuple(range(first_lane, first_lane + application.host_lanes))
     module.guard()
     module.need_ready()
@@ -234,21 +234,26 @@ def select_application(module: ModuleContext, number: int, first_lane: int, *, c
     other_paths = [path for path in affected if path.host_lanes != lanes]
     if other_paths and module.quirks.decommission:
         _decommission(module, host_lanes(other_paths))
-    _apply(module, lanes, number << 4 | (first_lane - 1) % LANES << 1)
+    staged = staged_byte(new_path, explicit=False)
+    apply(module, dict.fromkeys(lanes, staged), f"application {number} was refused")
 
 
-def _offered(module: ModuleContext, number: int, first_lane: int, check: bool) -> Application:
-    offered = {item.number: item for item in module.advertised.applications}
-    if number in offered and first_lane in offered[number].first_host_lanes:
-        return offered[number]
+def offered(module: ModuleContext, number: int, first_lane: int, *, check: bool = True) -> Application:
+    """Return an application. Raises ``ConfigError`` if the module does not offer it from this host lane.
+
+    With ``check`` off, an application that is not offered has one host lane.
+    """
+    by_number = {item.number: item for item in module.advertised.applications}
+    if number in by_number and first_lane in by_number[number].first_host_lanes:
+        return by_number[number]
     if not check:
-        like = offered.get(number) or Application(number, "", "", 1, 1, (), (), 0, 0)
+        like = by_number.get(number) or Application(number, "", "", 1, 1, (), (), 0, 0)
         if like.host_lanes + (first_lane - 1) % LANES <= LANES and 0 <= number <= 15:
             return like
     choice = "; ".join(
         f"{item.number} ({item.host_interface} to {item.media_interface}) from lane "
         f"{', '.join(map(str, item.first_host_lanes))}"
-        for item in offered.values()
+        for item in by_number.values()
     )
     raise module.error(
         ConfigError,
@@ -259,19 +264,39 @@ def _offered(module: ModuleContext, number: int, first_lane: int, check: bool) -
 
 def _decommission(module: ModuleContext, lanes: Collection[int]) -> None:
     try:
-        _apply(module, lanes, 0)
+        apply(module, dict.fromkeys(lanes, 0), "application 0 was refused")
     except (ConfigRejectedError, DeviceTimeoutError) as error:
         module.warnings.append(f"lanes could not be set to application 0 first: {error.message}")
 
 
-def _apply(module: ModuleContext, lanes: Collection[int], staged: int) -> None:
+def staged_byte(path: DataPath, *, explicit: bool) -> int:
+    """Return the byte that assigns a host lane to a data path in a staged control set (10h:145-152).
+
+    ``explicit``: whether the lane uses the signal-integrity settings of the staged control set.
+    """
+    return path.application << 4 | (path.first_lane - 1) % LANES << 1 | explicit
+
+
+def apply(module: ModuleContext, staged: Mapping[int, int], refusal: str, *, immediate: bool = False) -> None:
+    """Write the bytes of staged control set 0, apply them and wait for the result.
+
+    Args:
+        module: Open module.
+        staged: Byte of each host lane to apply; see :func:`staged_byte`.
+        refusal: Message if the module refuses.
+        immediate: Whether active data paths stay active (ApplyImmediate).
+
+    Raises:
+        ConfigRejectedError: The module refused; the active configuration did not change.
+        DeviceTimeoutError: The module did not respond.
+    """
     memory = module.memory
-    ordered = sorted(lanes)
+    ordered = sorted(staged)
     with memory.pages.transaction():
         for first, count in _runs(ordered):
-            data = bytes([staged] * count)
+            data = bytes(staged[lane] for lane in range(first, first + count))
             memory.write_bytes("staged_0_app_sel", first, data)
-        memory.trigger("staged_0_apply_dp_init", ordered)
+        memory.trigger("staged_0_apply_immediate" if immediate else "staged_0_apply_dp_init", ordered)
     started = module.clock.now()
     was_in_progress = False
     last: dict[int, int] = {}
@@ -281,7 +306,9 @@ def _apply(module: ModuleContext, lanes: Collection[int], staged: int) -> None:
         with memory.pages.transaction():
             # The status tells that a configuration was accepted, and the active set tells which one.
             last.update(zip(memory.lanes, memory.numbers("config_status"), strict=True))
-            active = dict(zip(memory.lanes, memory.numbers("active_app_sel"), strict=True))
+            selected = memory.numbers("active_app_sel")
+            explicit = memory.numbers("active_explicit_control")
+        active = dict(zip(memory.lanes, zip(selected, explicit, strict=True), strict=True))
         statuses = [last[lane] for lane in ordered]
         if ConfigStatus.IN_PROGRESS in statuses:
             was_in_progress = True
@@ -290,9 +317,16 @@ def _apply(module: ModuleContext, lanes: Collection[int], staged: int) -> None:
         is_new = was_in_progress or module.clock.now() - started >= module.quirks.settle_after_apply_s
         refused = [lane for lane in ordered if last[lane] not in _PENDING]
         if refused and is_new:
-            raise _rejected(module, refused[0], last[refused[0]], staged)
-        return not refused and all(
-            last[lane] == ConfigStatus.SUCCESS and active[lane] == staged >> 4 for lane in ordered
+            raise _rejected(module, refused[0], last[refused[0]], refusal)
+        # Other settings of the active set may differ from those before while the application is the same.
+        is_shown = is_new or not any(byte & 1 for byte in staged.values())
+        return (
+            is_shown
+            and not refused
+            and all(
+                last[lane] == ConfigStatus.SUCCESS and active[lane] == (byte >> 4, byte & 1)
+                for lane, byte in staged.items()
+            )
         )
 
     module.wait(is_accepted, APPLY_S, lambda: _status_text(ordered, last))
@@ -303,10 +337,10 @@ def _status_text(lanes: Collection[int], last: dict[int, int]) -> str:
     return f"config_in_progress: host lane {lane} shows {codes.describe('config_status', last[lane])}"
 
 
-def _rejected(module: ModuleContext, lane: int, code: int, staged: int) -> ConfigRejectedError:
+def _rejected(module: ModuleContext, lane: int, code: int, message: str) -> ConfigRejectedError:
     return module.memory.error(
         ConfigRejectedError,
-        f"application {staged >> 4} was refused",
+        message,
         lane=lane,
         code=code,
         name=codes.describe("config_status", code),

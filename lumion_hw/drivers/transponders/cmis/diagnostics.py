@@ -15,12 +15,14 @@ from lumion_hw.interfaces import Quality, Reading
 from lumion_hw.standards.cmis import FIELDS, Field
 from lumion_hw.standards.cmis.codec import vdm_value
 from lumion_hw.standards.cmis.codes import DiagnosticsSelector, Pattern
-from lumion_hw.standards.cmis.fields import HALF_BYTES, LIMITS
+from lumion_hw.standards.cmis.fields import HALF_BYTES, LANES, LIMITS
 from lumion_hw.standards.cmis.vdm import (
     CONTROL_PAGE,
     DESCRIPTOR_PAGE,
+    FLAG_PAGE,
     GROUPS,
     INSTANCES,
+    MODULE_RESOURCE,
     SAMPLE_PAGE,
     Descriptor,
     Observable,
@@ -230,11 +232,22 @@ FREEZE_S = 1.0
 
 @dataclass(frozen=True)
 class Instance:
-    """One quantity that the module monitors (VDM instance)."""
+    """One quantity that the module monitors (VDM instance).
+
+    Attributes:
+        offset: Bank, counted from that of lanes 1 to 8.
+    """
 
     group: int
     number: int
     descriptor: Descriptor
+    offset: int = 0
+
+    @property
+    def lane(self) -> int | None:
+        """Lane, counted over all banks; ``None`` for a quantity of the whole module."""
+        lane = self.descriptor.lane
+        return None if lane == MODULE_RESOURCE else lane + LANES * self.offset
 
     @property
     def byte(self) -> int:
@@ -244,7 +257,8 @@ class Instance:
     @property
     def source(self) -> str:
         """Memory address, for messages."""
-        return f"{SAMPLE_PAGE + self.group:02X}h:{self.byte}"
+        address = f"{SAMPLE_PAGE + self.group:02X}h:{self.byte}"
+        return f"{address} of bank {self.offset}" if self.offset else address
 
 
 @dataclass(frozen=True)
@@ -255,13 +269,16 @@ class VdmSample:
     value: float
 
 
-def listed_instances(descriptors: bytes, group: int) -> tuple[Instance, ...]:
-    """Return the VDM instances in the 128 bytes of a descriptor page."""
+def listed_instances(descriptors: bytes, group: int, offset: int = 0) -> tuple[Instance, ...]:
+    """Return the VDM instances in the 128 bytes of a descriptor page.
+
+    Quantities of the whole module are omitted in further banks, because they repeat those of the first.
+    """
     instances = (
-        Instance(group, number, decode_descriptor(descriptors[2 * number : 2 * number + 2]))
+        Instance(group, number, decode_descriptor(descriptors[2 * number : 2 * number + 2]), offset)
         for number in range(INSTANCES)
     )
-    return tuple(item for item in instances if item.descriptor.code)
+    return tuple(item for item in instances if item.descriptor.code and not (offset and item.lane is None))
 
 
 def sample_value(instance: Instance, data: bytes) -> float:
@@ -274,7 +291,8 @@ class Vdm:
     """Versatile diagnostics monitoring (VDM) of an open module.
 
     Attributes:
-        instances: Quantities that the module monitors.
+        instances: Quantities that the module monitors in the bank of lanes 1 to 8.
+        further: Quantities of lanes in further banks.
         groups: VDM groups that list quantities, or whose descriptor page cannot be read.
     """
 
@@ -292,13 +310,24 @@ class Vdm:
                 by_group = dict.fromkeys(range(GROUPS))
         self.instances = tuple(item for items in by_group.values() for item in items or ())
         self.groups = frozenset(group for group, items in by_group.items() if items != ())
+        self.further = tuple(self._of_further_banks())
+        module.flags.n_banks[FLAG_PAGE] = 1 + max((item.offset for item in self.further), default=0)
         module.flags.names |= dict(self._flag_names())
 
-    def _listed(self, group: int) -> tuple[Instance, ...] | None:
-        page = DESCRIPTOR_PAGE + group
-        return self._module.readable(
-            f"page {page:02X}h", lambda: listed_instances(self._module.memory.half(page)[0], group), None
-        )
+    def _listed(self, group: int, offset: int = 0) -> tuple[Instance, ...] | None:
+        page, memory = DESCRIPTOR_PAGE + group, self._module.memory
+        name = f"page {page:02X}h of bank {offset}" if offset else f"page {page:02X}h"
+        return self._module.readable(name, lambda: listed_instances(memory.half(page, offset)[0], group, offset), None)
+
+    def _of_further_banks(self) -> Iterator[Instance]:
+        memory = self._module.memory
+        for offset in range(1, memory.n_banks if self.instances else 1):
+            # A module may have the pages of lanes in a bank without those of VDM.
+            if not memory.pages.has_page(FLAG_PAGE, memory.bank_of(FLAG_PAGE, offset)):
+                return
+            for group in sorted(self.groups):
+                if memory.pages.has_page(DESCRIPTOR_PAGE + group, memory.bank_of(DESCRIPTOR_PAGE, offset)):
+                    yield from self._listed(group, offset) or ()
 
     @property
     def has_statistics(self) -> bool:
@@ -307,27 +336,31 @@ class Vdm:
 
     def find(self, name: str, lane: int = 1) -> Instance | None:
         """Return the VDM instance of a quantity on a lane, or ``None`` if there is none."""
-        for item in self.instances:
+        in_bank = [(item, item.lane) for item in self.further] if lane > LANES else []
+        for item, item_lane in (*in_bank, *((item, item.descriptor.lane) for item in self.instances)):
             observable = item.descriptor.observable
-            if observable is not None and observable.name == name and item.descriptor.lane == lane:
+            if observable is not None and observable.name == name and item_lane == lane:
                 return item
         return None
 
-    def samples(self, statistic: bool | None = None) -> tuple[VdmSample, ...]:
+    def samples(self, statistic: bool | None = None, *, all_banks: bool = False) -> tuple[VdmSample, ...]:
         """Read the VDM samples.
 
         Args:
             statistic: ``True`` for statistics only, ``False`` for basic values only; default both.
+            all_banks: Whether to read those of lanes above 8 too.
         """
-        selected = [item for item in self.instances if statistic in (None, _is_statistic(item.descriptor.observable))]
+        listed = (*self.instances, *self.further) if all_banks else self.instances
+        selected = [item for item in listed if statistic in (None, _is_statistic(item.descriptor.observable))]
         memory = self._module.memory
         result = []
-        for group in sorted({item.group for item in selected}):
-            data = memory.pages.read_page(SAMPLE_PAGE + group, HALF_BYTES, HALF_BYTES, memory.bank)
+        for offset, group in sorted({(item.offset, item.group) for item in selected}):
+            page = SAMPLE_PAGE + group
+            data = memory.pages.read_page(page, HALF_BYTES, HALF_BYTES, memory.bank_of(page, offset))
             result += [
                 VdmSample(item, sample_value(item, data[2 * item.number : 2 * item.number + 2]))
                 for item in selected
-                if item.group == group
+                if (item.offset, item.group) == (offset, group)
             ]
         return tuple(result)
 
@@ -336,8 +369,8 @@ class Vdm:
         item = self.find(name, lane)
         if item is None:
             return None
-        memory = self._module.memory
-        return sample_value(item, memory.pages.read_page(SAMPLE_PAGE + item.group, item.byte, 2, memory.bank))
+        memory, page = self._module.memory, SAMPLE_PAGE + item.group
+        return sample_value(item, memory.pages.read_page(page, item.byte, 2, memory.bank_of(page, item.offset)))
 
     @contextmanager
     def frozen(self) -> Iterator[bool]:
@@ -369,11 +402,12 @@ class Vdm:
         return True
 
     def _flag_names(self) -> Iterator[tuple[FlagKey, FlagKey]]:
-        for item in self.instances:
-            observable, lane = item.descriptor.observable, item.descriptor.lane
+        for item in (*self.instances, *self.further):
+            observable = item.descriptor.observable
             name = observable.name if observable else f"vdm_type_{item.descriptor.code}"
+            number = item.number + INSTANCES * item.offset
             for limit in LIMITS:
-                yield (f"vdm_{item.group}_{limit}", item.number), (f"{name}_{limit}", lane)
+                yield (f"vdm_{item.group}_{limit}", number), (f"{name}_{limit}", item.lane)
 
 
 def _is_statistic(observable: Observable | None) -> bool:

@@ -158,10 +158,10 @@ class CmisTransponder(PathDriver, Driver):
         return monitors.module_readings(self._opened)
 
     def samples(self) -> tuple[VdmSample, ...]:
-        """Read all VDM samples (monitored quantities) of the module."""
+        """Read all VDM samples (monitored quantities) of the module, in all banks."""
         # This access raises an error if the module was removed, even if there are no samples.
         self._opened.memory.number("module_state")
-        return self._shared.parts().vdm.samples()
+        return self._shared.parts().vdm.samples(all_banks=True)
 
     def dump(self) -> MemoryImage:
         """Read the complete memory without clearing flags."""

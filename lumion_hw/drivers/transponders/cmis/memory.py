@@ -27,6 +27,7 @@ from lumion_hw.standards.cmis.lane_pages import HOST, MEDIA
 
 _LANE_PAGES = frozenset({0x11, 0x12})
 """Pages with flags of lanes in every bank that a module has."""
+_WRITE_BYTES = 8  # longest write in one transaction (CMIS 5.2 clause 5.2.3)
 FlagKey = tuple[str, int | None]
 """Name of a flag, and its lane."""
 
@@ -167,6 +168,43 @@ class CmisMemory(DeviceErrors):
         if actual != data:
             raise self._mismatch(field, data.hex(), actual.hex())
 
+    def write_elements(self, elements: Iterable[tuple[str, int, Value]]) -> None:
+        """Write elements of arrays that share a page, in few transfers, and read the page back.
+
+        Raises ``VerifyError`` if an element read back differs.
+
+        Args:
+            elements: Name of each field, index of the element, and value.
+        """
+        groups: dict[int, list[tuple[Field, int | None, Value]]] = {}
+        for name, index, value in elements:
+            offset, local = in_bank(FIELDS[name], index)
+            groups.setdefault(offset, []).append((FIELDS[name], local, value))
+        for offset, group in groups.items():
+            self._write_group(group, offset)
+
+    def _write_group(self, group: Collection[tuple[Field, int | None, Value]], offset: int) -> None:
+        some_field = next(iter(group))[0]
+        spans = [field.span(index) for field, index, _ in group]
+        first, end = min(span.start for span in spans), max(span.stop for span in spans)
+        with self.pages.transaction():
+            before = self._read(some_field, range(first, end), offset)
+            data = bytearray(before)
+            for (field, index, value), span in zip(group, spans, strict=True):
+                part = slice(span.start - first, span.stop - first)
+                data[part] = encode(field, value, index, current=bytes(data[part]) if field.bits is not None else None)
+            for start in range(0, len(data), _WRITE_BYTES):
+                block = bytes(data[start : start + _WRITE_BYTES])
+                if block != before[start : start + _WRITE_BYTES]:
+                    span = range(first + start, first + start + len(block))
+                    self._write(some_field, span, block, offset)
+            actual = self._read(some_field, range(first, end), offset)
+        for (field, index, _), span in zip(group, spans, strict=True):
+            part = slice(span.start - first, span.stop - first)
+            wrote, read = decode(field, bytes(data[part]), index), decode(field, actual[part], index)
+            if wrote != read:
+                raise self._mismatch(field, wrote, read)
+
     def _read(self, field: Field, span: range, offset: int = 0) -> bytes:
         return self.pages.read_page(field.page, span.start, len(span), self.bank_of(field.page, offset))
 
@@ -230,6 +268,11 @@ class FlagStore:
     Args:
         memory: Fields of the module.
         clock: Clock for the times of the flags.
+
+    Attributes:
+        unsupported: Names of the flags that the module does not have.
+        names: Other names and lanes of flags, by field and index; indices continue from bank to bank.
+        n_banks: Number of banks with flags, by page, for pages without flags of lanes in every bank.
     """
 
     def __init__(self, memory: CmisMemory, clock: Clock) -> None:
@@ -238,13 +281,14 @@ class FlagStore:
         self._flags: dict[FlagKey, StickyFlag] = {}
         self.unsupported: frozenset[str] = frozenset()
         self.names: dict[FlagKey, FlagKey] = {}
+        self.n_banks: dict[Page, int] = {}
 
     def read(self, page: Page) -> frozenset[FlagKey]:
         """Read all flags of a page and return those that were set. Reading clears the flags in the module."""
         pages, memory = self._memory.pages, self._memory
         asserted: frozenset[FlagKey] = frozenset()
         with pages.transaction():
-            for offset in range(memory.n_banks if page in _LANE_PAGES else 1):
+            for offset in range(memory.n_banks if page in _LANE_PAGES else self.n_banks.get(page, 1)):
                 data: dict[int, int] = {}
                 for run in _runs(sorted(flag_bytes(page))):
                     content = pages.read_page(page, run.start, len(run), memory.bank_of(page, offset))
@@ -286,8 +330,8 @@ class FlagStore:
             for index in field.array.indices if field.array else (None,):
                 if any(data[location.byte] & location.mask for location in field.locations(index)):
                     lane = index if field.kind is NumberFormat.BOOL else None
-                    if lane is not None and is_by_lane(field):
-                        lane += LANES * offset
+                    if lane is not None and field.array is not None and offset:
+                        lane += len(field.array.indices) * offset
                     yield self.names.get((name, lane), (name, lane))
 
     def _store(self, asserted: Iterable[FlagKey]) -> None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
-from lumion_hw.drivers.transponders.cmis import data_paths as dp, light, monitors, power, tuning
+from lumion_hw.drivers.transponders.cmis import (
+    data_paths as dp,
+    light,
+    monitors,
+    power,
+    signal_integrity,
+    squelch,
+    tuning,
+)
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
 from lumion_hw.drivers.transponders.cmis.lock import LockWatch
 from lumion_hw.drivers.transponders.cmis.performance import LiveLanes, ReadLanes
 from lumion_hw.drivers.transponders.cmis.scope import Scope
 from lumion_hw.drivers.transponders.cmis.shared import SharedModule
+from lumion_hw.drivers.transponders.cmis.signal_integrity import ActiveSignalIntegrity, SignalIntegrity
+from lumion_hw.drivers.transponders.squelch import Side, SquelchMode
 from lumion_hw.errors import ConfigError, DeviceError, NotSupportedError
 from lumion_hw.interfaces import (
     LockReport,
@@ -28,7 +39,6 @@ from lumion_hw.interfaces import (
 from lumion_hw.standards.cmis import FIELDS, flag_bytes
 from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 from lumion_hw.standards.cmis.lane_pages import HOST
-from lumion_hw.standards.cmis.vdm import MODULE_RESOURCE
 
 _COHERENT_FLAGS = 0x33
 _FLAG_PAGES = (None, 0x11, 0x12, 0x14, 0x2C, _COHERENT_FLAGS)
@@ -215,11 +225,7 @@ class PathDriver:
                 power.power_up(module, self._shared.pins)
             paths = self._scope.paths(module)
             if not paths:
-                raise module.error(
-                    DeviceError,
-                    f"no application is selected{self._scope.suffix()}",
-                    "Call select_application() first.",
-                )
+                raise self._no_application(module)
             dp.await_steady(module, dp.host_lanes(paths))
             # Set first, so that after Ctrl-C the end of the block switches the paths off.
             self._shared.emitting |= {path.first_lane for path in paths}
@@ -281,7 +287,135 @@ class PathDriver:
         with self._shared.operation() as module:
             tuning.set_power(module, power_dbm, self._scope.media_lane_of(module))
 
+    def squelch(self, side: Side) -> dict[int, SquelchMode]:
+        """Read the squelch mode of each media lane (``tx``) or host lane (``rx``).
+
+        Raises ``NotSupportedError`` if the module does not advertise a control of this squelch.
+        """
+        module = self._opened
+        squelch.check(module, side)
+        return squelch.read(module, side, self._lanes_of(module, side))
+
+    def set_squelch(self, side: Side, mode: SquelchMode, lanes: Collection[int] | None = None) -> None:
+        """Set the squelch mode of media lanes (``tx``) or host lanes (``rx``). A forced squelch ends their output.
+
+        Raises the errors of :func:`~lumion_hw.drivers.transponders.cmis.squelch.write`.
+
+        Args:
+            side: Transmitter or receiver.
+            mode: ``automatic``, ``off`` or ``forced``.
+            lanes: Lanes of this driver; default all. ``ConfigError`` for other lanes.
+        """
+        with self._shared.operation() as module:
+            squelch.check(module, side, mode)
+            squelch.write(module, side, mode, self._chosen_lanes(module, side, lanes))
+
+    def signal_integrity(self) -> dict[int, ActiveSignalIntegrity]:
+        """Read the signal-integrity settings in use of the host lanes of this driver's data paths.
+
+        Raises ``NotSupportedError`` for modules with flat memory.
+        """
+        module = self._opened
+        module.needs(not module.advertised.flat, "signal integrity")
+        with module.memory.pages.transaction():
+            return signal_integrity.read(module, dp.host_lanes(self._scope.paths(module)))
+
+    def set_signal_integrity(self, settings: SignalIntegrity, lanes: Collection[int] | None = None) -> None:
+        """Set equalizers, output levels and clock recovery of host lanes, in use at once (ExplicitControl = 1).
+
+        The settings last until an application is selected. Raises the errors of
+        :func:`~lumion_hw.drivers.transponders.cmis.signal_integrity.write`.
+
+        Args:
+            settings: Settings to change; ``None`` keeps a value.
+            lanes: Host lanes; by default all of this driver's data paths.
+        """
+        with self._shared.operation() as module:
+            signal_integrity.check(module, settings)
+            signal_integrity.write(module, settings, self._path_lanes(module, lanes))
+
+    def use_default_signal_integrity(self, lanes: Collection[int] | None = None) -> None:
+        """Return host lanes to the signal-integrity settings of their application (ExplicitControl = 0).
+
+        Raises the errors of :meth:`set_signal_integrity`.
+        """
+        with self._shared.operation() as module:
+            signal_integrity.write(module, None, self._path_lanes(module, lanes))
+
+    def check_settings(
+        self,
+        *,
+        application: int | None = None,
+        first_lane: int | None = None,
+        frequency_thz: float | None = None,
+        power_dbm: float | None = None,
+        squelch_modes: Mapping[Side, SquelchMode] = MappingProxyType({}),
+        integrity: SignalIntegrity | None = None,
+        lanes: Collection[int] | None = None,
+    ) -> None:
+        """Compare requested settings with what the module advertises. Nothing is changed.
+
+        Raises the errors that setting these values would raise before a change.
+
+        Args:
+            application: Argument of :meth:`select_application`.
+            first_lane: Argument of :meth:`select_application`.
+            frequency_thz: Argument of :meth:`tune`.
+            power_dbm: Argument of :meth:`set_tx_power_dbm`.
+            squelch_modes: Arguments of :meth:`set_squelch`, by side.
+            integrity: Argument of :meth:`set_signal_integrity`.
+            lanes: Argument of :meth:`set_squelch` and :meth:`set_signal_integrity`.
+        """
+        with self._shared.operation() as module:
+            if application is not None:
+                dp.offered(module, application, self._scope.first_lane_of(module, application, first_lane))
+            if frequency_thz is not None:
+                tuning.plan_tuning(module, frequency_thz, None)
+            if power_dbm is not None:
+                tuning.check_power(module, power_dbm)
+            for side, mode in squelch_modes.items():
+                squelch.check(module, side, mode)
+                self._chosen_lanes(module, side, lanes)
+            if integrity is not None:
+                signal_integrity.check(module, integrity)
+                if application is None:
+                    signal_integrity.check_lanes(module, self._path_lanes(module, lanes))
+
     # -- helpers
+
+    def _path_lanes(self, module: ModuleContext, lanes: Collection[int] | None) -> tuple[int, ...]:
+        """Return the requested host lanes; by default all of this driver's data paths."""
+        if lanes is not None:
+            return self._chosen_lanes(module, "rx", lanes)
+        return dp.host_lanes(self._scope.paths(module))
+
+    def _lanes_of(self, module: ModuleContext, side: Side) -> tuple[int, ...]:
+        """Return the media lanes (``tx``) or host lanes (``rx``) of this driver."""
+        if self._scope.is_module:
+            return module.advertised.media_lanes if side == "tx" else module.memory.lanes
+        if side == "tx" and self._scope.media_lane is not None:
+            return (self._scope.media_lane,)
+        paths = self._scope.paths(module)
+        if not paths:
+            raise self._no_application(module)
+        return tuple(sorted(_media_lanes(paths))) if side == "tx" else dp.host_lanes(paths)
+
+    def _chosen_lanes(self, module: ModuleContext, side: Side, lanes: Collection[int] | None) -> tuple[int, ...]:
+        own = self._lanes_of(module, side)
+        others = sorted(set(lanes or ()) - set(own))
+        if others:
+            kind = "media" if side == "tx" else "host"
+            raise module.error(
+                ConfigError,
+                f"there is no {kind} lane {', '.join(map(str, others))}{self._scope.suffix()}",
+                f"The {kind} lanes are {', '.join(map(str, own))}.",
+            )
+        return own if lanes is None else tuple(sorted(lanes))
+
+    def _no_application(self, module: ModuleContext) -> DeviceError:
+        return module.error(
+            DeviceError, f"no application is selected{self._scope.suffix()}", "Call select_application() first."
+        )
 
     @property
     def _opened(self) -> ModuleContext:
@@ -360,7 +494,7 @@ class ModulePath(PathDriver):
 
 
 def _belongs_to(path: DataPath, name: str, lane: int | None) -> bool:
-    if lane is None or lane == MODULE_RESOURCE:
+    if lane is None:
         return True
     field = FIELDS.get(f"{name}_flag")
     of_host = "host" in name.split("_") if field is None or field.array is None else field.array.of == HOST

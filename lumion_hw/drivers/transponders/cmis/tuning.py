@@ -128,14 +128,19 @@ def configured_mhz(module: ModuleContext, lane: int) -> int | None:
     return reported_mhz(Grid(code), channel, fine) if code in tuple(Grid) else None
 
 
-def set_power(module: ModuleContext, power_dbm: float, lane: int) -> None:
-    """Set the output power of a media lane. Raises the errors of ``CoherentTransponder.set_tx_power_dbm``."""
+def check_power(module: ModuleContext, power_dbm: float) -> None:
+    """Raise ``NotSupportedError`` or ``LimitError`` if the module cannot be set to this output power."""
     limits = module.advertised.tx_power_limits_dbm
     module.needs(limits is not None, "setting the output power")
     low, high = limits or (0.0, 0.0)
     if not low <= power_dbm <= high:
         limit = low if power_dbm < low else high
         raise module.error_limit("output power", power_dbm, limit, "dBm")
+
+
+def set_power(module: ModuleContext, power_dbm: float, lane: int) -> None:
+    """Set the output power of a media lane. Raises the errors of ``CoherentTransponder.set_tx_power_dbm``."""
+    check_power(module, power_dbm)
     module.guard()
     with module.memory.pages.transaction():
         module.flags.read(_TUNING_PAGE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from lumion_hw.drivers.transponders.cmis.diagnostics import sample_value
@@ -13,6 +13,7 @@ from lumion_hw.drivers.transponders.decoded import (
     DecodedModule,
     DecodedSample,
     FieldKey,
+    Finding,
     Severity,
     check_answer,
     sorted_by_severity,
@@ -30,7 +31,7 @@ from lumion_hw.standards.cmis.codec import (
 )
 from lumion_hw.standards.cmis.codes import DiagnosticsSelector
 from lumion_hw.standards.cmis.diagnostic_pages import VIEW_BER, VIEW_COUNTERS, VIEW_SNR
-from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, LANES
+from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE
 from lumion_hw.standards.cmis.image import LOWER, MemoryImage
 from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
 from lumion_hw.standards.cmis.lane_pages import HOST, MEDIA
@@ -141,12 +142,16 @@ def decode_image(image: MemoryImage) -> DecodedModule:
     dump = Dump(image)
     _check_kind(dump)
     identifier = dump.count("identifier")
+    further = [Dump(image, bank) for bank in range(1, dump.advertised.n_banks)]
     findings = sorted_by_severity(
-        item for check in (*identity_checks.CHECKS, *live_checks.CHECKS) for item in check(dump)
+        [
+            *(item for check in (*identity_checks.CHECKS, *live_checks.CHECKS) for item in check(dump)),
+            *(item for bank in further for item in _findings_of_bank(bank)),
+        ]
     )
     # A note does not make the value of a field unreliable.
     unreliable = {key for item in findings if item.severity is not Severity.NOTE for key in item.fields}
-    fields = (*_fields(dump, unreliable), *_fields_of_further_banks(image, dump.advertised.n_banks))
+    fields = (*_fields(dump, unreliable), *_fields_of_further_banks(further, unreliable))
     major, minor = dump.advertised.revision
     return DecodedModule(
         source=image.source,
@@ -159,7 +164,7 @@ def decode_image(image: MemoryImage) -> DecodedModule:
         thresholds=_thresholds(fields),
         checksums={item.name: fits for item, fits in dump.checksums.items()},
         fields=fields,
-        samples=tuple(_samples(dump)),
+        samples=tuple(item for bank in (dump, *further) for item in _samples(bank)),
         findings=findings,
     )
 
@@ -201,16 +206,25 @@ def _fields(dump: Dump, unreliable: set[FieldKey]) -> Iterator[DecodedField]:
                 yield _field(dump, field, index, (field.name, index) in unreliable)
 
 
-def _fields_of_further_banks(image: MemoryImage, n_banks: int) -> Iterator[DecodedField]:
+def _findings_of_bank(dump: Dump) -> Iterator[Finding]:
+    """Yield the findings about lanes 9 and up, with their numbers over all banks."""
+    suffix = f" of bank {dump.bank}"
+    for check in live_checks.OF_LANES:
+        for item in check(dump):
+            keys = tuple((name, None if index is None else dump.number_of(index)) for name, index in item.fields)
+            yield replace(item, address=item.address.removesuffix(suffix) + suffix, fields=keys)
+
+
+def _fields_of_further_banks(further: Iterable[Dump], unreliable: set[FieldKey]) -> Iterator[DecodedField]:
     """Yield the fields of lanes 9 and up, by lane number; other fields of these banks repeat those of bank 0."""
-    for bank in range(1, n_banks):
-        dump = Dump(image, bank)
+    for dump in further:
         for field in ALL_FIELDS:
             if not _lanes_of(field) or field.view or field.array is None:
                 continue
             for index in field.array.indices:
                 if dump.has_field(field, index):
-                    yield replace(_field(dump, field, index, False), index=index + bank * LANES)
+                    number = dump.number_of(index)
+                    yield replace(_field(dump, field, index, (field.name, number) in unreliable), index=number)
 
 
 def _field(dump: Dump, field: Field, index: int | None, unreliable: bool) -> DecodedField:
@@ -278,4 +292,5 @@ def _samples(dump: Dump) -> Iterator[DecodedSample]:
         value = None if data is None else sample_value(item, data)
         if observable is not None and observable.is_ratio and value is not None and value > 1.0:
             value = None  # a ratio above 1 is a finding
-        yield DecodedSample(name, item.descriptor.lane, item.source, value, observable.unit if observable else "")
+        lane = item.lane if item.offset and item.lane is not None else item.descriptor.lane
+        yield DecodedSample(name, lane, item.source, value, observable.unit if observable else "")

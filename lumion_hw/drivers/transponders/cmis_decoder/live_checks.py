@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from lumion_hw.drivers.transponders.cmis.diagnostics import Instance, listed_instances, sample_value
 from lumion_hw.drivers.transponders.cmis.performance import FEC_PAGE, bit_error_ratios, read_counters
@@ -11,7 +11,7 @@ from lumion_hw.drivers.transponders.decoded import PLAUSIBLE_RANGES, Finding, Se
 from lumion_hw.standards.cmis import FIELDS, byte_access, codes
 from lumion_hw.standards.cmis.codec import aux_monitor
 from lumion_hw.standards.cmis.coherent_pages import FEC_COUNTERS, LINK_QUANTITIES
-from lumion_hw.standards.cmis.fields import HALF_BYTES
+from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES
 from lumion_hw.standards.cmis.vdm import CUSTOM_TYPES, DESCRIPTOR_PAGE, GROUPS, SAMPLE_PAGE
 
 _ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
@@ -25,7 +25,7 @@ _ROUNDING = 1.01  # F16 numbers may have only three digits
 
 
 def states(dump: Dump) -> Iterator[Finding]:
-    """Yield findings about reserved states and codes, and about lanes with unknown applications."""
+    """Yield findings about reserved states and codes of the module."""
     state = dump.count("module_state")
     is_known = dump.value("module_state") is not None
     if is_known and not dump.advertised.flat and state not in tuple(codes.ModuleState):
@@ -34,6 +34,11 @@ def states(dump: Dump) -> Iterator[Finding]:
     if is_known and cause and state != codes.ModuleState.FAULT and not dump.advertised.flat:
         message = f"a fault cause ({codes.describe('fault_cause', cause)}) without a fault state"
         yield finding(_WARNING, "contradiction", message, "fault_cause")
+
+
+def lane_states(dump: Dump) -> Iterator[Finding]:
+    """Yield findings about reserved states and codes of lanes, and about lanes with unknown applications."""
+    state = dump.count("module_state")
     for lane in sorted(dump.host_lanes) if dump.half(0x11) else ():
         path = dump.count("data_path_state", lane)
         if dump.value("data_path_state", lane) is None:
@@ -42,7 +47,7 @@ def states(dump: Dump) -> Iterator[Finding]:
             yield finding(_ERROR, "reserved", f"data path state {path} is reserved", "data_path_state", lane)
         # In low power, all data paths are deactivated regardless of control bits (CMIS, data path state machine).
         elif path != codes.DataPathState.DEACTIVATED and state in (codes.ModuleState.LOW_PWR, codes.ModuleState.PWR_UP):
-            message = f"lane {lane} is {codes.describe('data_path_state', path)} in low power"
+            message = f"lane {dump.number_of(lane)} is {codes.describe('data_path_state', path)} in low power"
             yield finding(_ERROR, "contradiction", message, "data_path_state", lane)
         status = dump.count("config_status", lane)
         if status in range(8, 12):
@@ -56,16 +61,18 @@ def _selection(dump: Dump, lane: int, path: int) -> Iterator[Finding]:
     offered = {item.number: item for item in dump.advertised.applications}
     number, identity = dump.count("active_app_sel", lane), dump.count("active_data_path_id", lane)
     if number and number not in offered:
-        message = f"lane {lane} runs application {number}, which is not advertised"
+        message = f"lane {dump.number_of(lane)} runs application {number}, which is not advertised"
         yield finding(_ERROR, "contradiction", message, "active_app_sel", lane)
     elif number:
         first = identity + 1
         # The first host lane is the name of a data path.
         if not first <= lane < first + offered[number].host_lanes:
-            message = f"lane {lane} belongs to data path {first} with {offered[number].host_lanes} lanes"
+            path_text = f"data path {dump.number_of(first)} with {offered[number].host_lanes} lanes"
+            message = f"lane {dump.number_of(lane)} belongs to {path_text}"
             yield finding(_ERROR, "contradiction", message, "active_data_path_id", lane)
     elif path in (codes.DataPathState.ACTIVATED, codes.DataPathState.INITIALIZED):
-        message = f"lane {lane} is {codes.describe('data_path_state', path)} without an application"
+        state_text = codes.describe("data_path_state", path)
+        message = f"lane {dump.number_of(lane)} is {state_text} without an application"
         yield finding(_WARNING, "contradiction", message, "active_app_sel", lane)
 
 
@@ -115,13 +122,13 @@ def operation(dump: Dump) -> Iterator[Finding]:
 
 
 def thresholds(dump: Dump) -> Iterator[Finding]:
-    """Yield findings about missing thresholds, thresholds out of order, and values outside their alarm limits."""
+    """Yield findings about missing thresholds and thresholds out of order."""
     if dump.half(0x02) is None:
         return
     for name in ("temperature", "supply", *_LANE_MONITORS):
         if not dump.supported(name):
             continue
-        values = {limit: dump.number(f"{name}_{limit}_threshold") for limit in _LIMIT_ORDER}
+        values = _limits(dump, name)
         readable = [value for value in values.values() if value is not None]
         first = f"{name}_high_alarm_threshold"
         if len(readable) < len(values):
@@ -133,8 +140,27 @@ def thresholds(dump: Dump) -> Iterator[Finding]:
         elif readable != sorted(readable):
             limits_text = ", ".join(f"{limit.replace('_', ' ')} {values[limit]:g}" for limit in _LIMIT_ORDER)
             yield finding(_WARNING, "contradiction", f"{name} thresholds are out of order: {limits_text}", first)
-        else:
-            yield from _outside(dump, name, readable[0], readable[-1])
+
+
+def _limits(dump: Dump, name: str) -> dict[str, float | None]:
+    return {limit: dump.number(f"{name}_{limit}_threshold") for limit in _LIMIT_ORDER}
+
+
+def module_limits(dump: Dump) -> Iterator[Finding]:
+    """Yield findings about module monitors outside their alarm limits."""
+    yield from _outside_limits(dump, ("temperature", "supply"))
+
+
+def lane_limits(dump: Dump) -> Iterator[Finding]:
+    """Yield findings about lane monitors outside their alarm limits."""
+    yield from _outside_limits(dump, tuple(_LANE_MONITORS))
+
+
+def _outside_limits(dump: Dump, names: tuple[str, ...]) -> Iterator[Finding]:
+    for name in names if dump.half(0x02) is not None else ():
+        limits = [value for value in _limits(dump, name).values() if value is not None]
+        if dump.supported(name) and len(limits) == len(_LIMIT_ORDER) and any(limits) and limits == sorted(limits):
+            yield from _outside(dump, name, limits[0], limits[-1])
 
 
 def _outside(dump: Dump, name: str, low: float, high: float) -> Iterator[Finding]:
@@ -142,7 +168,7 @@ def _outside(dump: Dump, name: str, low: float, high: float) -> Iterator[Finding
         value = dump.number(name, index)
         # Too little received light is a dark fibre, and no fault of the module.
         if value is not None and not low <= value <= high and not (name == "rx_power" and value < low):
-            lane = "" if index is None else f" of lane {index}"
+            lane = "" if index is None else f" of lane {dump.number_of(index)}"
             message = f"{name}{lane} is {value:g} {FIELDS[name].unit}, outside its alarm limits {low:g} to {high:g}"
             yield finding(_WARNING, "outside_limits", message, name, index, unreliable=False)
 
@@ -166,25 +192,27 @@ def lanes(dump: Dump) -> Iterator[Finding]:
     for name in _LANE_MONITORS:
         active = [lane for lane in _LANES if dump.number(name, lane)]
         if dump.supported(name) is False and active and not dump.advertised.flat:
-            message = f"{name} is not 0 on lanes {_listing(active)}, but is not advertised"
+            message = f"{name} is not 0 on lanes {_listing(map(dump.number_of, active))}, but is not advertised"
             yield finding(_NOTE, "not_supported", message, name, active[0], unreliable=False)
-    yield from _absent(dump)
     for lane in _emitting_lanes(dump):
         if dump.supported("tx_power") and dump.number("tx_power", lane) == 0.0:
-            message = f"lane {lane} is activated but emits no light"
+            message = f"lane {dump.number_of(lane)} is activated but emits no light"
             yield finding(_WARNING, "contradiction", message, "tx_power", lane, unreliable=False)
 
 
-def _absent(dump: Dump) -> Iterator[Finding]:
-    absent = [lane for lane in _LANES if dump.value("media_lane_unsupported", lane)]
-    active = [lane for lane in absent if lane in dump.emitting_lanes]
+def absent(dump: Dump) -> Iterator[Finding]:
+    """Yield findings about lanes with light that are marked as absent."""
+    if dump.half(0x11) is None:
+        return
+    absent_lanes = [lane for lane in _LANES if dump.value("media_lane_unsupported", lane)]
+    active = [lane for lane in absent_lanes if lane in dump.emitting_lanes]
     if active:
-        message = f"media lanes {_listing(absent)} are marked as absent, but there is light on {_listing(active)}"
+        message = f"media lanes {_listing(absent_lanes)} are marked as absent, but there is light on {_listing(active)}"
         affected = tuple(("media_lane_unsupported", lane) for lane in active)
         yield Finding(_WARNING, "00h:210", "contradiction", message, affected)
 
 
-def _listing(numbers: list[int]) -> str:
+def _listing(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
@@ -223,7 +251,7 @@ def instances(dump: Dump) -> tuple[tuple[Instance, bytes | None], ...]:
     findings = []
     for group in range(GROUPS):
         descriptors, samples = dump.half(DESCRIPTOR_PAGE + group), dump.half(SAMPLE_PAGE + group)
-        for item in listed_instances(descriptors, group) if descriptors else ():
+        for item in listed_instances(descriptors, group, dump.bank) if descriptors else ():
             at = 2 * item.number
             findings.append((item, samples[at : at + 2] if samples else None))
     return tuple(findings)
@@ -231,7 +259,7 @@ def instances(dump: Dump) -> tuple[tuple[Instance, bytes | None], ...]:
 
 def diagnostics(dump: Dump) -> Iterator[Finding]:
     """Yield findings about unknown VDM instances and impossible values."""
-    values: dict[tuple[str, int], tuple[Instance, float]] = {}
+    values: dict[tuple[str, int | None], tuple[Instance, float]] = {}
     unknown: dict[int, int] = {}
     for item, data in instances(dump):
         observable = item.descriptor.observable
@@ -241,9 +269,9 @@ def diagnostics(dump: Dump) -> Iterator[Finding]:
         if data is None:
             continue
         value = sample_value(item, data)
-        key = (observable.name, item.descriptor.lane)
+        key = (observable.name, item.lane)
         if key in values and values[key][0].source != item.source:
-            message = f"{observable.name} of lane {item.descriptor.lane} is also listed at {values[key][0].source}"
+            message = f"{observable.name}{_of_lane(item.lane)} is also listed at {values[key][0].source}"
             yield Finding(_NOTE, item.source, "contradiction", message)
         values[key] = (item, value)
         if observable.is_ratio and value > 1.0:
@@ -260,14 +288,19 @@ def diagnostics(dump: Dump) -> Iterator[Finding]:
             low = values.get((name.replace("_avg_", "_min_"), lane))
             high = values.get((name.replace("_avg_", "_max_"), lane))
             if low and high and not low[1] / _ROUNDING <= value <= high[1] * _ROUNDING:
-                message = f"{name} of lane {lane}: minimum {low[1]:g}, average {value:g}, maximum {high[1]:g}"
+                message = f"{name}{_of_lane(lane)}: minimum {low[1]:g}, average {value:g}, maximum {high[1]:g}"
                 yield Finding(_WARNING, item.source, "contradiction", message)
+
+
+def _of_lane(lane: int | None) -> str:
+    return "" if lane is None else f" of lane {lane}"
 
 
 def reserved(dump: Dump) -> Iterator[Finding]:
     """Yield one finding per page with reserved bits that are set."""
     for bank, page in dump.image.halves:
-        if page in _RESERVED_OK or bank != (dump.bank if page is not None and page >= 0x10 else 0):
+        is_banked = page is not None and page >= FIRST_BANKED_PAGE
+        if page in _RESERVED_OK or bank != dump.bank or (bank and not is_banked):
             continue
         half, defined = dump.image.halves[bank, page], byte_access(page).defined
         first = 0 if page is None else HALF_BYTES
@@ -297,15 +330,20 @@ def tuning(dump: Dump) -> Iterator[Finding]:
             yield finding(_ERROR, "impossible", f"no laser has the frequency {mhz:g} MHz", "current_frequency", lane)
         code = dump.count("grid", lane)
         if code not in tuple(codes.Grid):
-            yield finding(_ERROR, "reserved", f"grid code {code:X}h of lane {lane} is reserved", "grid", lane)
+            message = f"grid code {code:X}h of lane {dump.number_of(lane)} is reserved"
+            yield finding(_ERROR, "reserved", message, "grid", lane)
 
 
 CHECKS: tuple[Callable[[Dump], Iterator[Finding]], ...] = (
     states,
+    lane_states,
     monitors,
     operation,
     thresholds,
+    module_limits,
+    lane_limits,
     lanes,
+    absent,
     secrets,
     tuning,
     link,
@@ -313,3 +351,13 @@ CHECKS: tuple[Callable[[Dump], Iterator[Finding]], ...] = (
     reserved,
 )
 """All checks of the changing content."""
+
+OF_LANES: tuple[Callable[[Dump], Iterator[Finding]], ...] = (
+    lane_states,
+    lane_limits,
+    lanes,
+    tuning,
+    diagnostics,
+    reserved,
+)
+"""The checks that also apply to further banks."""

@@ -31,6 +31,10 @@ class Dump:
         self.bank = bank
         self.advertised = Advertised(image.half, lambda page, bank: (bank, page) in image.halves, self.has_field)
 
+    def number_of(self, lane: int) -> int:
+        """Return the number of a lane of this bank, counted over all banks."""
+        return lane + LANES * self.bank
+
     def half(self, page: Page) -> bytes | None:
         """Return the 128 bytes of a page."""
         return self.image.half(page, self._bank(page))

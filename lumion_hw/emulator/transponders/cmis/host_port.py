@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from lumion_hw.emulator.transponders.cmis.core import Core
-from lumion_hw.standards.cmis import FIELDS, Access, Page, byte_access, fields_of, is_supported
+from lumion_hw.standards.cmis import Access, Page, byte_access, fields_of, is_supported
 from lumion_hw.standards.cmis.cdb import CDB_PAGE, EPL_PAGES
 from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES
 from lumion_hw.standards.cmis.lower_memory import BANK_SELECT_BYTE, DEFAULT_HOST_PASSWORD, PAGE_SELECT_BYTE
@@ -163,7 +163,7 @@ class HostPort:
         memory = self._core.memory
         masks = [0] * HALF_BYTES
         for field in fields_of(page):
-            supported = is_supported(field, lambda name: memory.count(name) if name in FIELDS else None)
+            supported = is_supported(field, memory.advertised)
             if field.access in _WRITABLE and supported is not False:
                 for location in field.locations():
                     masks[location.byte % HALF_BYTES] |= location.mask

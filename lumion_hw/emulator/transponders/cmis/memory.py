@@ -80,6 +80,10 @@ class Memory:
             return 0
         return raw(FIELDS[name], self._field_bytes(name, index), index)
 
+    def advertised(self, name: str) -> int | None:
+        """Return the raw integer of an advertising field; ``None`` if ``name`` is no field."""
+        return self.count(name) if name in FIELDS else None
+
     def put(self, name: str, value: Value, index: int | None = None) -> None:
         """Set a field to a value in its unit. Raises the errors of ``codec.encode``."""
         field = FIELDS[name]
@@ -161,12 +165,9 @@ class Flags:
         if key not in self._locations:
             field = FIELDS[name]
             # A flag that is not advertised is never set: a host could not interpret it.
-            exists = self._memory.has(field.page) and is_supported(field, self._advertised) is not False
+            exists = self._memory.has(field.page) and is_supported(field, self._memory.advertised) is not False
             self._locations[key] = (field.page, field.span(index)[0], 1 << field.shift(index)) if exists else None
         return self._locations[key]
-
-    def _advertised(self, name: str) -> int | None:
-        return self._memory.count(name) if name in FIELDS else None
 
     def raise_event(self, name: str, index: int | None = None) -> None:
         """Set a flag because of an event."""
@@ -243,6 +244,8 @@ _FLAG_OFFSETS = {
 _DURATION_MARGIN = 1.2  # hosts derive their deadlines from these codes; a real module stays below them
 _COHERENT_PAGES = (0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x38, 0x3A, 0x3B, 0x40, 0x41, 0x42, 0x43, 0x44, 0x45)
 _LOWER_APPLICATIONS = 8
+_DEFAULT_AMPLITUDE = 1
+_FIRST_WITH_COHERENT_BIT = 0x53
 _OPEN_UNSIGNED_SET, _OPEN_SIGNED_SET = 14, 15
 
 
@@ -314,7 +317,8 @@ def _put_advertisements(memory: Memory, profile: ModuleProfile) -> None:
     memory.put("vdm_supported", bool(profile.vdm))
     memory.put("diagnostic_pages_supported", profile.diagnostics)
     memory.put("page_03h_supported", profile.user_eeprom)
-    memory.put("coherent_pages_supported", False)  # reserved before CMIS 5.3
+    is_reserved = memory.count("cmis_revision") < _FIRST_WITH_COHERENT_BIT
+    memory.put("coherent_pages_supported", profile.coherent and not is_reserved)
     if profile.cdb is not None:
         memory.put("cdb_instances", 1)
         memory.put("cdb_background_mode", profile.cdb.background)
@@ -412,6 +416,21 @@ def _put_vdm(memory: Memory, profile: ModuleProfile) -> None:
         memory.put("vdm_fine_interval", profile.timing.sub_interval_s * 1e3)
 
 
+def application_settings(memory: Memory) -> dict[str, int]:
+    """Return the signal-integrity settings of all applications, which a lane uses without explicit control.
+
+    The active control set shows them. Settings that the module does not have are 0; clock recovery without a bypass
+    control is on.
+    """
+    amplitudes = memory.count("rx_output_levels") if memory.count("rx_amplitude_supported") else 0
+    return {
+        "tx_adaptive_eq": memory.count("tx_adaptive_eq_supported"),
+        "tx_cdr": memory.count("tx_cdr_supported"),
+        "rx_cdr": memory.count("rx_cdr_supported"),
+        "rx_amplitude": _DEFAULT_AMPLITUDE if amplitudes >> _DEFAULT_AMPLITUDE & 1 else 0,
+    }
+
+
 def _put_defaults(memory: Memory, profile: ModuleProfile) -> None:
     """Set the controls to the values after a reset (CMIS 8.2.9: 00h:26 is 40h; application 1 on its lanes)."""
     memory.put("low_pwr_allow_request_hw", True)
@@ -427,6 +446,8 @@ def _put_defaults(memory: Memory, profile: ModuleProfile) -> None:
             for name in sets:
                 memory.put(f"{name}_app_sel", 1, lane)
                 memory.put(f"{name}_data_path_id", start, lane)
+                for setting, value in application_settings(memory).items():
+                    memory.put(f"{name}_{setting}", value, lane)
     laser = profile.laser
     if laser is not None:
         for lane in range(1, profile.media_lanes + 1):

@@ -33,6 +33,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -360,13 +361,35 @@ def _check_range(offset: int, length: int) -> None:
         raise ValueError(f"cannot access {length} bytes at byte address {offset}; addresses are 0 to 255")
 
 
+class BusModule(Protocol):
+    """The functions of a module that its I2C bus uses."""
+
+    def acknowledge(self, operation: str = "access") -> None:
+        """Advance the module to the present. Raises ``LinkError`` if the module does not acknowledge."""
+
+    def seek(self, offset: int) -> None:
+        """Set the address pointer."""
+
+    def begin_read(self) -> None:
+        """Begin a read at the address pointer."""
+
+    def next_byte(self) -> int:
+        """Return the byte at the address pointer, and advance the pointer."""
+
+    def write_limit(self, offset: int) -> int:
+        """Return the largest number of bytes of a write."""
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write in one transaction. Raises ``LinkError`` if the module does not acknowledge."""
+
+
 class ModuleOnBus:
     """A CMIS module as an I2C target at 50h (see :class:`lumion_hw.emulator.transponders.i2c_bridge.I2cTarget`).
 
     A write takes effect at STOP or at a repeated START, as one transaction.
     """
 
-    def __init__(self, module: CmisModule) -> None:
+    def __init__(self, module: BusModule) -> None:
         self._module = module
         self._address: int | None = None
         self._written = bytearray()

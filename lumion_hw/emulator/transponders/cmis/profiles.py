@@ -327,11 +327,12 @@ class ModuleQuirks:
 SFP_PROFILES: Mapping[str, type[SfpModule]] = MappingProxyType({"10gbase-er": SfpModule})
 """Profiles that are not CMIS modules, with the class that emulates them."""
 
-# OIF-400ZR (C-FEC), oFEC of the ZR+ modes, and RS(544,514) on PAM4 lanes of 106.25 Gb/s.
+# OIF-400ZR (C-FEC), oFEC of the ZR+ modes and of 800ZR (about 118.2 GBd), and RS(544,514) on PAM4 lanes of 106.25 Gb/s.
 _CFEC = LineFormat(8, 59.84, 1.25e-2)
 _OFEC_400 = LineFormat(8, 60.14, 2.0e-2)
 _OFEC_200 = LineFormat(4, 60.14, 2.0e-2)
 _OFEC_100 = LineFormat(4, 30.07, 2.0e-2)
+_OFEC_800 = LineFormat(8, 118.2, 2.0e-2)
 _KP4_LANE = LineFormat(2, 53.125, 2.4e-4)
 
 _COMMON: Mapping[str, Value] = {
@@ -531,6 +532,32 @@ _ZR_PLUS = ModuleProfile(
 )
 
 
+_800ZR = dataclasses.replace(
+    _400ZR,
+    name="800zr",
+    registers={**_400ZR.registers, "part_number": "EMU-800ZR", "max_power": 28.0, "cmis_revision": 0x53},
+    applications=(
+        AdvertisedApplication(0x52, 0x6C, 8, 1, 0x01, 0x01),
+        AdvertisedApplication(0x50, 0x6C, 4, 1, 0x11, 0x01),
+    ),
+    # Twice the symbols of 400ZR in the same noise: 3 dB more light for the same SNR.
+    receiver=ReceiverProfile(coherent=True, formats={0x6C: _OFEC_800}, reference_dbm=-17.0),
+    laser=ModuleLaserProfile(
+        grids={Grid.GHZ_150: (-72, 114), Grid.GHZ_6_25: (-276, 468)},
+        fine=FineRange(100, -6000, 6000),
+        min_power_dbm=-22.0,
+        max_power_dbm=0.0,
+        default_power_dbm=-10.0,
+        default_grid=Grid.GHZ_150,
+        default_channel=0,
+    ),
+    tx_osnr_db=38.0,
+    host_bit_rate=106.25e9,
+    timing=Timing(power_up_s=20.0, dp_init_s=30.0),
+)
+"""800ZR at 150 GHz: 32 channels from 191.375 to 196.025 THz. Powers and times are project defaults."""
+
+
 def _pam4_vdm(n_lanes: int) -> tuple[tuple[VdmInstance, ...], ...]:
     """Return the VDM observables of PAM4 lanes; a group holds those of four lanes."""
     names = ("esnr_media", "pam4_ltp_media", *_fec_names("media"))
@@ -712,7 +739,7 @@ _AEC = ModuleProfile(
 """Active copper cable with retimers; powers of its light stand for electrical levels."""
 
 PROFILES: Mapping[str, ModuleProfile] = MappingProxyType(
-    {item.name: item for item in (_400ZR, _ZR_PLUS, _DR4, _FR4, _2_FR4, _DR8, _LPO, _AEC)}
+    {item.name: item for item in (_400ZR, _ZR_PLUS, _800ZR, _DR4, _FR4, _2_FR4, _DR8, _LPO, _AEC)}
 )
 """CMIS modules by profile name."""
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from lumion_hw.emulator.transponders.agenda import Appointment
 from lumion_hw.emulator.transponders.cmis.core import Core
+from lumion_hw.emulator.transponders.cmis.memory import application_settings
 from lumion_hw.emulator.transponders.cmis.profiles import AdvertisedApplication
-from lumion_hw.standards.cmis import FIELDS
+from lumion_hw.standards.cmis import FIELDS, is_supported
 from lumion_hw.standards.cmis.codes import DATA_PATH_TRANSIENT, ConfigStatus, DataPathState, FaultCause, ModuleState
 from lumion_hw.standards.cmis.fields import LANES
 
@@ -478,8 +479,12 @@ class ControlSets:
         memory = self._core.memory
         if not staged.explicit:
             return True
-        if any(staged.settings[name] > memory.count(limit) for name, limit in _MAXIMA):
+        # The fixed equalization is not used while the adaptive one is on (CMIS 5.2 Table 8-66).
+        unused = {"tx_fixed_eq"} if staged.settings["tx_adaptive_eq"] else set()
+        if any(staged.settings[name] > memory.count(limit) for name, limit in _MAXIMA if name not in unused):
             return False
+        if not memory.count("rx_amplitude_supported"):
+            return True
         levels, amplitude = memory.count("rx_output_levels"), staged.settings["rx_amplitude"]
         return amplitude < 4 and bool(levels >> amplitude & 1)
 
@@ -489,8 +494,16 @@ class ControlSets:
             request = staged[lane]
             memory.put("active_app_sel", request.app_sel, lane)
             memory.put("active_data_path_id", request.data_path_id if request.app_sel else 0, lane)
-            for name, count in request.settings.items():
-                memory.put(f"active_{name}", count if request.explicit else 0, lane)
+            defaults = application_settings(memory) if request.app_sel else {}
+            settings = defaults | self._explicit(request) if request.explicit else defaults
+            for name in request.settings:
+                memory.put(f"active_{name}", settings.get(name, 0), lane)
+
+    def _explicit(self, request: Staged) -> dict[str, int]:
+        """Return the staged settings that the module has. It ignores the others."""
+        memory = self._core.memory
+        has = {name: is_supported(FIELDS[f"active_{name}"], memory.advertised) is not False for name in _SETTINGS}
+        return {name: count for name, count in request.settings.items() if has[name]}
 
 
 def _identity(staged: Staged) -> tuple[int, int]:

@@ -14,12 +14,15 @@ from lumion_hw.cli.common.modules import (
     device_arguments as _device_arguments,
     open_module as _open_module,
 )
-from lumion_hw.cli.common.numbers import MAX_COUNT, PERIOD, Number
+from lumion_hw.cli.common.numbers import Number
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note, progress
 from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.cli.common.parameter_type import ParameterType
-from lumion_hw.cli.transponder_settings import eeprom, flags, set_
-from lumion_hw.cli.transponder_tests import loopback, prbs
+from lumion_hw.cli.transponder.flags import flags
+from lumion_hw.cli.transponder.link_tests import loopback, prbs
+from lumion_hw.cli.transponder.settings import set_
+from lumion_hw.cli.transponder.user_memory import eeprom
+from lumion_hw.cli.transponder.watch import watch
 from lumion_hw.errors import LumionError, NotSupportedError
 from lumion_hw.files.json_text import json_text, rename_key
 
@@ -48,7 +51,7 @@ def transponder() -> None:
     """
 
 
-for _command in (set_, loopback, prbs, flags, eeprom):
+for _command in (watch, set_, loopback, prbs, flags, eeprom):
     transponder.add_command(_command)
 
 
@@ -174,35 +177,6 @@ def enable(
     if report is not None and not report.locked:
         note(f"{device} is not locked: {report.stage.value}: {report.detail}. The transmitter stays on.")
         context.exit(LumionError.exit_code)
-
-
-@transponder.command()
-@_device_arguments
-@click.option(
-    "--period", "period_s", default=1.0, show_default=True, type=PERIOD, help="Time between lines, in seconds."
-)
-@click.option("--count", type=click.IntRange(1, MAX_COUNT), help="Number of lines to print.  [default: until Ctrl-C]")
-@json_option
-def watch(
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
-    period_s: float,
-    count: int | None,
-    as_json: bool,
-) -> None:
-    """Print the link state, the powers and the reason for a lost link; with --json one document per line."""
-    with _open_module(bench_file, device, emulate, seed, endpoints) as (opened, clock):
-        module = _cmis(opened, "watching")
-        started, n_rows = clock.now(), 0
-        while count is None or n_rows < count:
-            if n_rows:
-                clock.sleep(period_s)
-            line = _watch_line(module, clock.now() - started)
-            echo_text(json_text(line) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
-            n_rows += 1
 
 
 @transponder.command()
@@ -495,16 +469,6 @@ def _reading_row(name: str, reading: Reading) -> dict[str, Any]:
         "quality": reading.quality.value,
         "source": reading.source,
     }
-
-
-def _watch_line(module: CmisTransponder, elapsed_s: float) -> dict[str, Any]:
-    lock = module.lock_state()
-    lanes = module.lane_readings() if lock.stage.value not in ("absent", "not_responding") else {}
-    powers = {
-        f"{name}_dbm": None if name not in lanes or lanes[name].value is None else round(lanes[name].value or 0.0, 2)
-        for name in ("tx_power", "rx_power")
-    }
-    return {"time_s": round(elapsed_s, 3), **powers, "link": lock.stage.value, "why": lock.detail}
 
 
 def _lock_document(report: LockReport | None) -> dict[str, Any] | None:

@@ -1,0 +1,1 @@
+"""``lumion transponder``: commands on modules of a bench and on saved memories."""

@@ -1,0 +1,121 @@
+"""``lumion transponder watch``: link and powers of a module of any class, line by line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lumion_hw.cli.common.modules import device_arguments, open_module
+from lumion_hw.cli.common.numbers import MAX_COUNT, PERIOD
+from lumion_hw.cli.common.output import echo_text, json_option
+from lumion_hw.errors import DeviceError, LinkError, LinkLost, NotSupportedError
+from lumion_hw.files.json_text import json_text
+
+if TYPE_CHECKING:
+    from lumion_hw.drivers.transponders.cmis import CmisTransponder
+    from lumion_hw.interfaces import Monitors, SignalStatus, Transponder
+
+_NO_FAULT = ("no_fault", "the module reports no fault, but not whether the link is up")
+_NOT_REPORTED = ("not_reported", "the module does not report loss of signal or faults")
+
+
+@click.command()
+@device_arguments
+@click.option(
+    "--period", "period_s", default=1.0, show_default=True, type=PERIOD, help="Time between lines, in seconds."
+)
+@click.option("--count", type=click.IntRange(1, MAX_COUNT), help="Number of lines to print.  [default: until Ctrl-C]")
+@json_option
+def watch(
+    bench_file: str,
+    device: str,
+    emulate: bool,
+    seed: int,
+    endpoints: str | None,
+    period_s: float,
+    count: int | None,
+    as_json: bool,
+) -> None:
+    """Print the link state, the powers and the reason for a lost link; with --json one document per line.
+
+    SFP and QSFP modules report faults and loss of signal instead of the link state. Of a QSFP module the powers are
+    totals of its lanes.
+    """
+    from lumion_hw.drivers.transponders.cmis import CmisTransponder
+
+    with open_module(bench_file, device, emulate, seed, endpoints) as (module, clock):
+        has_link_state = isinstance(module, CmisTransponder) and not module.is_flat
+        started, n_rows = clock.now(), 0
+        while count is None or n_rows < count:
+            if n_rows:
+                clock.sleep(period_s)
+            elapsed_s = round(clock.now() - started, 3)
+            line = _cmis_line(module) if has_link_state else _line(module)  # type: ignore[arg-type]
+            line = {"time_s": elapsed_s} | line
+            echo_text(json_text(line) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
+            n_rows += 1
+
+
+def _cmis_line(module: CmisTransponder) -> dict[str, Any]:
+    lock = module.lock_state()
+    lanes = module.lane_readings() if lock.stage.value not in ("absent", "not_responding") else {}
+    powers = {
+        f"{name}_dbm": None if name not in lanes else _rounded(lanes[name].value) for name in ("tx_power", "rx_power")
+    }
+    return {**powers, "link": lock.stage.value, "why": lock.detail}
+
+
+def _line(module: Transponder) -> dict[str, Any]:
+    """Return what a module without a link state reports. A module that does not respond has a line as well."""
+    from lumion_hw.sessions.module.registers import ModuleAbsentError
+
+    try:
+        link, why = _signal(_status(module))
+        monitors, problem = _monitors(module)
+        if monitors is None and (link, why) == _NOT_REPORTED:
+            module.identify()  # raises if the module was removed or replaced
+    except LinkLost:
+        raise  # the adapter itself is gone, and does not return
+    except LinkError as error:
+        monitors, problem = None, ""
+        link, why = "absent" if isinstance(error, ModuleAbsentError) else "not_responding", error.message
+    readings: dict[str, Any] = {}
+    if monitors is not None and monitors.temperature_c is not None:
+        readings["temperature_c"] = _rounded(monitors.temperature_c)
+    for name in ("tx_power_dbm", "rx_power_dbm"):
+        readings[name] = None if monitors is None else _rounded(getattr(monitors, name))
+    return {**readings, "link": link, "why": problem or why}
+
+
+def _status(module: Transponder) -> SignalStatus | None:
+    try:
+        return module.status()
+    except NotSupportedError:
+        return None
+
+
+def _monitors(module: Transponder) -> tuple[Monitors | None, str]:
+    """Return the monitors, or the reason why they cannot be shown now; ``None`` and no reason without monitors."""
+    try:
+        return module.monitors(), ""
+    except NotSupportedError:
+        return None, ""
+    except DeviceError as error:  # out of range, or not valid yet
+        return None, error.message
+
+
+def _signal(status: SignalStatus | None) -> tuple[str, str]:
+    """Return the first stage that a signal status does not pass, named as in a ``LockReport``, and why."""
+    if status is None:
+        return _NOT_REPORTED
+    stages = (
+        (status.tx_disabled, "tx_disabled", "the transmitter is switched off"),
+        (status.tx_fault, "tx_failure", "the transmitter reports a fault"),
+        (status.rx_los, "rx_los", "the receiver has lost its optical signal"),
+    )
+    return next(((stage, why) for is_set, stage, why in stages if is_set), _NO_FAULT)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
