@@ -31,7 +31,7 @@ _400ZR = ModuleFormat("400ZR", 400.0, required_osnr_db=26.0, media_id=0x3E)
 _OPEN_ZR = ModuleFormat("ZR400-OFEC", 400.0, required_osnr_db=24.0, media_id=0x46)
 _DR4_LEVELS_DBM = (1.0, -5.9, 4.0)
 _FR4_LEVELS_DBM = (1.0, -7.3, 3.5)
-_FR4_LANES = 4
+_CWDM_NM = (1271.0, 1291.0, 1311.0, 1331.0)  # IEEE 802.3 clause 151
 _CHANNEL_NM = 1552.524381  # 193.1 THz, default channel of tunable modules
 _COHERENT = ModuleOptics(
     formats=(_400ZR,),
@@ -58,8 +58,9 @@ def _parallel(name: str, media_id: int) -> ModuleOptics:
 def _multiplexed(name: str, media_id: int) -> ModuleOptics:
     """Return the planning data of four lanes in one fibre: the totals of all lanes."""
     lane = ModuleFormat(name, 106.25, media_id=media_id)
-    launch_dbm, sensitivity_dbm, overload_dbm = (level + db_from_ratio(_FR4_LANES) for level in _FR4_LEVELS_DBM)
-    return ModuleOptics((lane,), 1, 1301.0, (1264.5, 1337.5), launch_dbm, sensitivity_dbm, overload_dbm, max_dgd_ps=2.0)
+    launch_dbm, sensitivity_dbm, overload_dbm = (level + db_from_ratio(len(_CWDM_NM)) for level in _FR4_LEVELS_DBM)
+    levels_dbm = launch_dbm, sensitivity_dbm, overload_dbm
+    return ModuleOptics((lane,), 1, 1301.0, (1264.5, 1337.5), *levels_dbm, max_dgd_ps=2.0, lanes_nm=_CWDM_NM)
 
 
 _OPTICS: Mapping[str, ModuleOptics | None] = {
@@ -77,8 +78,8 @@ _OPTICS: Mapping[str, ModuleOptics | None] = {
 400ZR (product page 02313LHH): receives -20 to 0 dBm at 34 dB OSNR; 26 dB OSNR are sufficient above -12 dBm. The full
 penalty is reached at a PDL of 2.5 dB or a PMD of 10 ps; the receiver loses its lock at a DGD of 20 ps. ZR+: 24 dB OSNR
 (OpenROADM, 400G). DR4 and DR8: IEEE 802.3 clause 124, per lane; paths combined at a receiver may differ by a tenth of a
-symbol at 53.1 GBd. FR4: clause 151, totals of the four lanes, planned at the middle of their band; of a 2x400g-fr4 only
-the first fibre is planned. The levels of the linear module are assumed to be those of DR4.
+symbol at 53.1 GBd. FR4: clause 151, totals of the four lanes; of a 2x400g-fr4 only the first fibre is planned. The
+levels of the linear module are assumed to be those of DR4.
 """
 _LANES_WITH_FIBRE: Mapping[str, int] = {"400g-dr4": 4, "400g-lpo-dr4": 4, "800g-dr8": 8}
 """Number of media lanes that have a fibre of their own, by profile; the lanes of other modules share one."""
