@@ -315,10 +315,8 @@ def _lanes(name: str, module: LaneMonitoring) -> _ColumnSource:
 
 def _module(bench: Bench, name: str, module: Transponder) -> list[_ColumnSource]:
     monitors = _transponder(name, module)
-    if isinstance(module, LaneMonitoring):
-        return [monitors, _lanes(name, module)]
     if not isinstance(module, CoherentTransponder):
-        return [monitors]
+        return [monitors, _lanes(name, module)] if isinstance(module, LaneMonitoring) else [monitors]
     monitor_names = {column.name for column in monitors.columns}
     columns = {}
     for quantity, unit in module.capabilities().performance.items():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lumion_hw.errors import LumionError
+from lumion_hw.errors import CalibrationError, LumionError
 from lumion_hw.interfaces.wiring import InputPath
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
-from lumion_hw.mesh.record.validity import Policy, UseConditions, check_validity
+from lumion_hw.mesh.record.validity import CalibrationWarning, Policy, UseConditions, check_validity
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def check_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") 
     Args:
         bench: The bench.
         record: The calibration record of the bench.
-        policy: Whether an age or temperature out of range gives a warning or an error, as for
+        policy: Whether an age, temperature or lane wavelength out of range gives a warning or an error, as for
             :func:`~lumion_hw.mesh.record.validity.check_validity`.
 
     Returns:
@@ -46,14 +47,38 @@ def check_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") 
 
     Raises:
         LimitError: The wavelength of a source is outside the range of the record.
-        CalibrationError: The age or temperature is out of range, and the policy is ``refuse``.
+        CalibrationError: The age, temperature or wavelength of a lane is out of range, and the policy is ``refuse``.
     """
     conditions = record.conditions
     if conditions.wavelength_range_nm is not None:
         for wavelength_nm in source_wavelengths_nm(bench):
             check_validity(record, UseConditions(wavelength_nm=wavelength_nm), policy)
+    unpredicted = _lanes_out_of_range(bench, record)
+    for problem in unpredicted:
+        if policy == "refuse":
+            raise CalibrationError(problem, hint="Extend the record: `lumion-calibrate run --wavelengths`.")
+        warnings.warn(problem, CalibrationWarning, stacklevel=2)
     temperature_c = None if conditions.temperature_valid_c is None else bench.mesh.chip_temperature_c()
-    return check_validity(record, UseConditions(age_s=record_age_s(bench, record), temperature_c=temperature_c), policy)
+    use = UseConditions(age_s=record_age_s(bench, record), temperature_c=temperature_c)
+    return (*unpredicted, *check_validity(record, use, policy))
+
+
+def _lanes_out_of_range(bench: Bench, record: CalibrationRecord) -> list[str]:
+    """Return a sentence for each module with lanes at wavelengths outside the range of the record."""
+    if record.conditions.wavelength_range_nm is None:
+        return []
+    low_nm, high_nm = record.conditions.wavelength_range_nm
+    problems = []
+    for name in dict.fromkeys(path.transponder for path in bench.wiring.inputs if path.transponder is not None):
+        optics = bench.model.devices[name].optics
+        lanes_nm = () if optics is None else optics.lanes_nm
+        outside_nm = ", ".join(f"{nm:g}" for nm in lanes_nm if not low_nm <= nm <= high_nm)
+        if outside_nm:
+            problems.append(
+                f"lanes of {name} are at {outside_nm} nm; the calibration record is valid only from {low_nm:g} to "
+                f"{high_nm:g} nm, so the loss of these lanes is not predicted"
+            )
+    return problems
 
 
 def source_wavelengths_nm(bench: Bench) -> tuple[float, ...]:

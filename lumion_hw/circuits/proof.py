@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits.arm_levels import ArmLevels
 from lumion_hw.circuits.coherent import Acceptance, check_receiver
+from lumion_hw.circuits.lane_light import LaneLight, compare_lanes, lane_findings
 from lumion_hw.circuits.output_power import OutputPowerReader
 from lumion_hw.circuits.plan.planned import CircuitArm, PlannedCircuit
 from lumion_hw.circuits.plan.request import CircuitRequest
+from lumion_hw.interfaces.transponder import LaneMonitoring
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Alignment
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
@@ -51,6 +53,8 @@ class CircuitProof:
         acceptance: Report of a dual-polarization receiver; ``None`` for other circuits, and if the power is not
             accepted.
         levels: Received power of each arm separately; ``None`` with one arm, and for circuits in service.
+        lanes: Power of each lane, if several share the fibre and both modules measure them.
+        findings: Lanes whose powers differ too much, which need not make the circuit fail; one text each.
     """
 
     circuit: PlannedCircuit
@@ -64,6 +68,8 @@ class CircuitProof:
     arm_losses_db: tuple[float | None, ...] = ()
     acceptance: Acceptance | None = None
     levels: ArmLevels | None = None
+    lanes: tuple[LaneLight, ...] = ()
+    findings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Return a one-line summary of the measurement."""
@@ -119,11 +125,13 @@ class CircuitLight:
         launch_dbm: Launch power that the module reports.
         fibre_dbm: Power in the output fibre at the mesh facet, for each arm.
         los: Whether the receiver reports loss of signal.
+        lanes: Power of each lane, if several share the fibre and both modules measure them.
     """
 
     launch_dbm: float | None
     fibre_dbm: tuple[float | None, ...]
     los: bool
+    lanes: tuple[LaneLight, ...] = ()
 
     def received_dbm(self, circuit: PlannedCircuit) -> float | None:
         """Return the power of all paths together at the receiver, in dBm."""
@@ -214,14 +222,40 @@ class Prover:
         ]
         _, *levels_dbm = bench.clock.run_parallel(jobs)
         level_iterator = iter(levels_dbm)
+        lanes = self._read_lanes([circuit for circuit in circuits if not los[circuit.request.target]])
         return [
             CircuitLight(
                 launch_dbm[circuit.request.source],
                 tuple(next(level_iterator) for _ in circuit.arms),
                 los[circuit.request.target],
+                lanes.get(circuit.request, ()),
             )
             for circuit in circuits
         ]
+
+    def _read_lanes(self, circuits: Sequence[PlannedCircuit]) -> dict[CircuitRequest, tuple[LaneLight, ...]]:
+        """Read the lanes of modules that share a fibre. Wait at most one second until all are accepted."""
+        bench, monitored = self._bench, dict[str, LaneMonitoring]()
+        for circuit in circuits:
+            for name in (circuit.request.source, circuit.request.target) if circuit.budget.lanes else ():
+                if isinstance(module := bench.transponders[name], LaneMonitoring):
+                    monitored[name] = module
+        measured = [circuit for circuit in circuits if {circuit.request.source, circuit.request.target} <= {*monitored}]
+        lanes: dict[CircuitRequest, tuple[LaneLight, ...]] = {}
+        deadline = bench.clock.now() + _LOS_DEADLINE_S
+        while measured:
+            readings = bench.run_parallel([(name, module.lane_monitors) for name, module in monitored.items()])
+            of_module = dict(zip(monitored, readings, strict=True))
+            for circuit in measured:
+                sent = {lane.lane: lane.tx_power_dbm for lane in of_module[circuit.request.source]}
+                received = {lane.lane: lane.rx_power_dbm for lane in of_module[circuit.request.target]}
+                lanes[circuit.request] = compare_lanes(circuit, sent, received)
+            # Modules refresh their monitors some time after a change of the light.
+            is_accepted = not any(lane.failure for own in lanes.values() for lane in own)
+            if is_accepted or bench.clock.now() >= deadline:
+                break
+            bench.clock.sleep(_LOS_POLL_S)
+        return lanes
 
     def await_los_clear(self, circuits: Sequence[PlannedCircuit]) -> None:
         """Wait at most one second until no receiver reports loss of signal."""
@@ -274,7 +308,10 @@ class Prover:
                 f"received {received_dbm:.1f} dBm is above the overload level of {budget.overload_dbm:.1f} dBm"
             )
         if loss_db is not None and abs(loss_db - budget.mesh_loss_db) > tolerance_db:
-            failures.append(f"loss {loss_db:.1f} dB, predicted {budget.mesh_loss_db:.1f} ± {tolerance_db:.1f} dB")
+            unpredicted_nm = ", ".join(f"{lane.wavelength_nm:g}" for lane in budget.lanes if not lane.is_calibrated)
+            reason = f" (the calibration is not valid at {unpredicted_nm} nm)" if unpredicted_nm else ""
+            predicted = f"{budget.mesh_loss_db:.1f} ± {tolerance_db:.1f} dB{reason}"
+            failures.append(f"loss {loss_db:.1f} dB, predicted {predicted}")
         arm_losses_db = light.arm_losses_db(circuit)
         # The sum of both arms would hide that one of them is dark.
         if circuit.strategy == "dual":
@@ -283,6 +320,7 @@ class Prover:
                 for arm, arm_loss_db in zip(circuit.arms, arm_losses_db, strict=True)
                 if (failure := self._arm_failure(record, arm, arm_loss_db)) is not None
             ]
+        failures += [lane.failure for lane in light.lanes if lane.failure]
         if levels is not None and levels.failure:
             failures.append(levels.failure)
         if light.los:
@@ -298,6 +336,8 @@ class Prover:
             tolerance_db,
             arm_losses_db,
             levels=levels,
+            lanes=light.lanes,
+            findings=lane_findings(circuit, light.lanes),
         )
 
     def check_receivers(self, proofs: Sequence[CircuitProof], lock_timeout_s: float) -> tuple[CircuitProof, ...]:
@@ -343,6 +383,8 @@ def proof_event(proof: CircuitProof) -> dict[str, object]:
     if levels is not None:
         imbalance_db = None if levels.imbalance_db is None else round(levels.imbalance_db, 3)
         receiver |= {"arms_differ_db": imbalance_db, "arms_not_told_apart": levels.unresolved}
+    if proof.lanes:
+        receiver |= {"lanes": [rounded_lane(lane) for lane in proof.lanes], "findings": list(proof.findings)}
     return receiver | {
         "source": proof.circuit.request.source,
         "target": proof.circuit.request.target,
@@ -354,6 +396,11 @@ def proof_event(proof: CircuitProof) -> dict[str, object]:
         "los": proof.los,
         "proven": proof.proven,
     }
+
+
+def rounded_lane(lane: LaneLight) -> dict[str, object]:
+    """Return the powers of a lane as a JSON document, decibels with 3 decimals."""
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in asdict(lane).items()}
 
 
 def describe_proofs(proofs: Sequence[CircuitProof]) -> str:

@@ -221,6 +221,8 @@ def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: An
                 f"{proof.circuit.request.name}: the power in its two arms could not be measured separately: "
                 f"{proof.levels.unresolved}"
             )
+        for finding in proof.findings:
+            note(f"{proof.circuit.request.name}: {finding}")
     if target.as_json:
         echo_json({"connected": [_proof_document(proof) for proof in proofs], "standing": _names(state.circuits)})
         return
@@ -520,6 +522,7 @@ def _active_document(circuit: ActiveCircuit, clock: LeaseClock) -> dict[str, Any
 
 
 def _proof_document(proof: CircuitProof) -> dict[str, Any]:
+    from lumion_hw.circuits.proof import rounded_lane
     from lumion_hw.circuits.state import proof_document
 
     return {
@@ -528,6 +531,8 @@ def _proof_document(proof: CircuitProof) -> dict[str, Any]:
         **proof_document(proof),
         "los": proof.los,
         "arms_untold": proof.levels.unresolved if proof.levels is not None else "",
+        "lanes": [rounded_lane(lane) for lane in proof.lanes],
+        "findings": proof.findings,
     }
 
 

@@ -31,7 +31,6 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 if TYPE_CHECKING:
     from lumion_hw.emulator.transponders.cmis.light import CmisLight, CoherentLight
     from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge, I2cTarget
-    from lumion_hw.emulator.transponders.qsfp.bench_light import QsfpLight
 
 _BRIDGE_BAUD = 115_200
 
@@ -215,13 +214,6 @@ class EmulatedBench:
         from lumion_hw.emulator.transponders.cmis.light import CmisLight
 
         return CmisLight(self.world)
-
-    @cached_property
-    def qsfp_light(self) -> QsfpLight:
-        """Return the sent and received light of all QSFP modules."""
-        from lumion_hw.emulator.transponders.qsfp.bench_light import QsfpLight
-
-        return QsfpLight(self.world)
 
     def on_i2c(self, name: str, module: Any, target: I2cTarget) -> I2cBridge:
         """Connect a pluggable module to a new I2C bridge, and return the bridge.

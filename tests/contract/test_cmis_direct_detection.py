@@ -16,11 +16,13 @@ from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
 from lumion_hw.drivers.transponders.cmis_decoder import decode_image
 from lumion_hw.drivers.transponders.decoded import Severity
+from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.optics.world import OpticalWorld
 from lumion_hw.emulator.transponders.cmis import CmisModule, Fibre, LaunchedLight, join
 from lumion_hw.emulator.transponders.cmis.light import CmisLight
 from lumion_hw.errors import NotSupportedError
 from lumion_hw.interfaces import LockStage, Quality
+from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 CODES: dict[str, list[tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]]] = {
     "400g-fr4": [(0x11, 0x1D, 8, 4, (1,), (1,))],
@@ -201,14 +203,19 @@ class World:
     """An optical model of one fibre that loses half of the light."""
 
     def __init__(self) -> None:
-        self.sources: dict[str, tuple[float, float]] = {}
+        self.lines: dict[str, list[Light]] = {}
 
-    def set_source(self, source: str, power_w: float, wavelength_nm: float) -> None:
-        self.sources[source] = (power_w, wavelength_nm)
+    def set_lines(self, source: str, lines: list[Light]) -> None:
+        self.lines[source] = lines
 
-    def received_by_source_w(self, transponder: str) -> dict[str, float]:
+    def received_lines_w(self, transponder: str) -> dict[tuple[str, float], float]:
         assert transponder == "b"
-        return {source: power_w / 2.0 for source, (power_w, _) in self.sources.items() if power_w}
+        return {
+            (source, frequency_hz_from_wavelength_m(line.wavelength_nm * 1e-9)): line.power_w / 2.0
+            for source, lines in self.lines.items()
+            for line in lines
+            if line.power_w
+        }
 
 
 def test_lanes_of_a_fibre_are_multiplexed_and_separated_again() -> None:
@@ -219,9 +226,8 @@ def test_lanes_of_a_fibre_are_multiplexed_and_separated_again() -> None:
     assert receive(1, 0.0).signal_power_dbm == -math.inf
     for lane, power_dbm in enumerate((0.0, 3.0, 0.0, 0.0, 10.0), 1):
         emit(LaunchedLight(lane, 0.0, lane != 3, power_dbm, 2e8 + lane, media_interface=0x1D))
-    power_w, middle_nm = world.sources["a"]
-    assert power_w == pytest.approx(3.995e-3, rel=1e-3)  # lanes 1, 2 and 4
-    assert middle_nm == 1301.0
+    launched = {line.wavelength_nm: line.power_w for line in world.lines["a"]}
+    assert launched == pytest.approx({1271.0: 1e-3, 1291.0: 1.995e-3, 1311.0: 0.0, 1331.0: 1e-3}, rel=1e-3)
     assert [receive(lane, 0.0).signal_power_dbm for lane in (1, 2, 4)] == pytest.approx([-3.01, -0.01, -3.01], abs=0.01)
     assert [receive(lane, 0.0).frequency_mhz for lane in (1, 2, 4)] == [2e8 + 1, 2e8 + 2, 2e8 + 4]
     assert [receive(lane, 0.0).total_power_dbm for lane in (3, 5)] == [-math.inf] * 2

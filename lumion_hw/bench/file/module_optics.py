@@ -28,14 +28,15 @@ class ModuleOptics:
     Attributes:
         formats: Supported line formats, the preferred one first.
         polarizations: Number of polarizations of the signal: 2 for a coherent module.
-        emits_nm: Wavelength of the transmitter.
+        emits_nm: Wavelength of the transmitter; the middle of ``lanes_nm``, if there are any.
         receives_nm: Shortest and longest wavelength of the receiver.
-        launch_dbm: Transmitter power, summed over polarizations.
+        launch_dbm: Transmitter power, summed over polarizations, and over ``lanes_nm`` like the receiver's powers.
         launch_osnr_db: OSNR in 0.1 nm at the transmitter.
         ample_dbm: Receiver power above which the required OSNR is ``required_osnr_db`` of the format.
         clean_osnr_db: Required OSNR in 0.1 nm at ``sensitivity_dbm``; linear interpolation up to ``ample_dbm``.
         max_pdl_db: Largest allowed polarization-dependent loss; ``None`` for no limit.
         max_dgd_ps: Largest allowed differential group delay; ``None`` for no limit.
+        lanes_nm: Wavelength of each lane that shares the fibre, ascending; empty for a single wavelength.
     """
 
     formats: tuple[ModuleFormat, ...]
@@ -50,6 +51,12 @@ class ModuleOptics:
     clean_osnr_db: float | None = None
     max_pdl_db: float | None = None
     max_dgd_ps: float | None = None
+    lanes_nm: tuple[float, ...] = ()
+
+    @property
+    def wavelengths_nm(self) -> tuple[float, ...]:
+        """All wavelengths of the transmitter."""
+        return self.lanes_nm or (self.emits_nm,)
 
     def required_osnr_db(self, used: ModuleFormat, received_dbm: float) -> float | None:
         """Return the OSNR in dB in 0.1 nm that the receiver needs at this power; ``None`` if there is no limit."""

@@ -32,7 +32,7 @@ _800ZR = ModuleFormat("800ZR", 800.0, required_osnr_db=29.0, media_id=0x6C)
 _OPEN_ZR = ModuleFormat("ZR400-OFEC", 400.0, required_osnr_db=24.0, media_id=0x46)
 _DR4_LEVELS_DBM = (1.0, -5.9, 4.0)
 _FR4_LEVELS_DBM = (1.0, -7.3, 3.5)
-_FR4_LANES = 4
+_CWDM_NM = (1271.0, 1291.0, 1311.0, 1331.0)  # IEEE 802.3 clause 151
 _CHANNEL_NM = 1552.524381  # 193.1 THz, default channel of tunable modules
 _CHANNEL_150GHZ_NM = 1551.921615  # 193.175 THz, default channel of modules with the 150 GHz grid
 _COHERENT = ModuleOptics(
@@ -60,8 +60,9 @@ def _parallel(name: str, media_id: int) -> ModuleOptics:
 def _multiplexed(name: str, media_id: int) -> ModuleOptics:
     """Return the planning data of four lanes in one fibre: the totals of all lanes."""
     lane = ModuleFormat(name, 106.25, media_id=media_id)
-    launch_dbm, sensitivity_dbm, overload_dbm = (level + db_from_ratio(_FR4_LANES) for level in _FR4_LEVELS_DBM)
-    return ModuleOptics((lane,), 1, 1301.0, (1264.5, 1337.5), launch_dbm, sensitivity_dbm, overload_dbm, max_dgd_ps=2.0)
+    launch_dbm, sensitivity_dbm, overload_dbm = (level + db_from_ratio(len(_CWDM_NM)) for level in _FR4_LEVELS_DBM)
+    levels_dbm = launch_dbm, sensitivity_dbm, overload_dbm
+    return ModuleOptics((lane,), 1, 1301.0, (1264.5, 1337.5), *levels_dbm, max_dgd_ps=2.0, lanes_nm=_CWDM_NM)
 
 
 _OPTICS: Mapping[str, ModuleOptics | None] = {
@@ -91,8 +92,8 @@ _OPTICS: Mapping[str, ModuleOptics | None] = {
 penalty is reached at a PDL of 2.5 dB or a PMD of 10 ps; the receiver loses its lock at a DGD of 20 ps. ZR+: 24 dB OSNR
 (OpenROADM, 400G). 800ZR: 3 dB more light and OSNR than 400ZR, half the DGD, for twice the symbol rate (assumed). DR4
 and DR8: IEEE 802.3 clause 124, per lane; paths combined at a receiver may differ by a tenth of a symbol at 53.1 GBd.
-FR4: clause 151, totals of the four lanes, planned at the middle of their band; of a 2x400g-fr4 only the first fibre is
-planned. The levels of the linear module are assumed to be those of DR4.
+FR4: clause 151, totals of the four lanes; of a 2x400g-fr4 only the first fibre is planned. The levels of the linear
+module are assumed to be those of DR4.
 """
 _LANES_WITH_FIBRE: Mapping[str, int] = {"400g-dr4": 4, "400g-lpo-dr4": 4, "800g-dr8": 8, "1.6t-2xdr8": 16}
 """Number of media lanes that have a fibre of their own, by profile; the lanes of other modules share one."""

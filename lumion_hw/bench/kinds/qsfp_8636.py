@@ -33,7 +33,12 @@ _SKEW_25G_PS, _SKEW_10G_PS = 8.0, 20.0  # a fifth of a bit between paths combine
 
 
 def _optics(
-    name: str, rate_gbps: float, emits_nm: float, receives_nm: tuple[float, float], levels_dbm: tuple[float, ...]
+    name: str,
+    rate_gbps: float,
+    emits_nm: float,
+    receives_nm: tuple[float, float],
+    levels_dbm: tuple[float, ...],
+    lanes_nm: tuple[float, ...] = (),
 ) -> ModuleOptics:
     """Return the planning data of one lane; ``levels_dbm`` are launch power, sensitivity and overload."""
     launch_dbm, sensitivity_dbm, overload_dbm = levels_dbm
@@ -46,23 +51,26 @@ def _optics(
         sensitivity_dbm=sensitivity_dbm,
         overload_dbm=overload_dbm,
         max_dgd_ps=_SKEW_25G_PS if rate_gbps == _25G else _SKEW_10G_PS,
+        lanes_nm=lanes_nm,
     )
 
 
+_LAN_WDM_NM = (1295.56, 1300.05, 1304.58, 1309.14)  # IEEE 802.3 Table 88-5
+_CWDM_NM = (1271.0, 1291.0, 1311.0, 1331.0)  # IEEE 802.3 Table 87-5
 _OPTICS: Mapping[str, ModuleOptics | None] = {
-    "100g-lr4": _optics("100GBASE-LR4", _25G, 1302.35, (1294.53, 1310.19), (0.0, -10.6, 4.5)),
-    "100g-cwdm4": _optics("100G CWDM4", _25G, 1301.0, (1264.5, 1337.5), (-1.0, -11.5, 2.5)),
+    "100g-lr4": _optics("100GBASE-LR4", _25G, 1302.35, (1294.53, 1310.19), (0.0, -10.6, 4.5), _LAN_WDM_NM),
+    "100g-cwdm4": _optics("100G CWDM4", _25G, 1301.0, (1264.5, 1337.5), (-1.0, -11.5, 2.5), _CWDM_NM),
     "100g-sr4": _optics("100GBASE-SR4", _25G, 850.0, (840.0, 860.0), (-1.0, -10.3, 2.4)),
     "100g-psm4": _optics("100G PSM4", _25G, 1310.0, (1295.0, 1325.0), (-1.0, -12.66, 2.0)),
     "100g-aoc": None,  # the fibres end inside the cable
     "100g-cr4": None,  # copper
-    "40g-lr4": _optics("40GBASE-LR4", _10G, 1301.0, (1264.5, 1337.5), (-1.0, -13.7, 2.3)),
+    "40g-lr4": _optics("40GBASE-LR4", _10G, 1301.0, (1264.5, 1337.5), (-1.0, -13.7, 2.3), _CWDM_NM),
 }
 """Optical data of one lane for the planning of circuits, by profile of the module.
 
 Average powers, lowest and highest received, and wavelengths of all lanes: IEEE 802.3 clauses 88 (LR4), 95 (SR4) and 87
 (40G), 100G CWDM4 MSA rev. 1.1, 100G PSM4 MSA rev. 2.0. The launch powers are typical values within their limits
-(assumed). Lanes with different wavelengths are planned at the middle of their band.
+(assumed). ``emits_nm`` of lanes with different wavelengths is the middle of their band.
 """
 
 
@@ -85,7 +93,11 @@ class QsfpModel(PagedModuleModel):
         description="Highest power class that the cage can supply and cool; a module of a higher class is not enabled.",
     )
     wavelength_nm: Number | None = Field(
-        None, ge=770.0, le=1700.0, description="Nominal wavelength; by default that of the profile."
+        None,
+        ge=770.0,
+        le=1700.0,
+        description="Nominal wavelength; by default that of the profile. Lanes with different wavelengths keep their "
+        "distances from it.",
     )
     tx_power_dbm: Number | None = Field(
         None, ge=-20.0, le=10.0, description="Launch power of a lane for link budgets; by default that of the profile."
@@ -129,6 +141,8 @@ class QsfpModel(PagedModuleModel):
             "overload_dbm": self.overload_dbm,
         }
         changes: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
+        if self.wavelength_nm is not None:
+            changes["lanes_nm"] = tuple(nm + self.wavelength_nm - base.emits_nm for nm in base.lanes_nm)
         return replace(base, **changes)
 
     @property
@@ -182,20 +196,22 @@ def _open(name: str, model: QsfpModel, link: Link | ModuleConnection, clock: Clo
 
 
 def _emulate(bench: EmulatedBench, name: str, model: QsfpModel) -> I2cBridge:
+    from lumion_hw.emulator.transponders.qsfp.bench_light import LanesLight
     from lumion_hw.emulator.transponders.qsfp.module import QsfpModule
     from lumion_hw.emulator.transponders.qsfp.profiles import find_profile
 
     profile, optics = find_profile(model.profile), model.lane_optics
     if optics is not None:
         profile = replace(profile, launch_dbm=optics.launch_dbm)
-    wavelengths_nm = dict(enumerate(profile.wavelengths_nm, 1))
+    if optics is not None and optics.lanes_nm:
+        profile = replace(profile, nominal_nm=optics.emits_nm, wavelengths_nm=optics.lanes_nm)
     module = QsfpModule(
         name,
         bench.clock,
         bench.rng(name),
         profile=profile,
         serial=model.emulated_serial(name),
-        light=bench.qsfp_light.of(name, wavelengths_nm, 0.0 if optics is None else optics.emits_nm),
+        light=LanesLight(bench.world, name, profile.wavelengths_nm),
         warm=bench.warm,
     )
     return bench.on_i2c(name, module, module)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lumion_hw.bench.file.module_optics import ModuleFormat
 from lumion_hw.circuits.plan.request import CircuitRequest
@@ -42,6 +42,39 @@ class Leakage:
 
 
 @dataclass(frozen=True)
+class LaneBudget:
+    """Expected power of one lane of a module whose lanes share the fibre, each at its own wavelength.
+
+    Attributes:
+        lane: Number of the lane, from 1.
+        mesh_loss_db: Predicted loss of the mesh from fibre to fibre at this wavelength.
+        received_dbm: Power of the lane at the receiver.
+        margin_db: Margin over the receiver's sensitivity.
+        overload_margin_db: Margin below the receiver's overload power.
+        is_calibrated: Whether the calibration record is valid at this wavelength; otherwise the prediction is that for
+            the middle of the band or, if the record is not valid there either, for the wavelength of the record.
+    """
+
+    lane: int
+    wavelength_nm: float
+    mesh_loss_db: float
+    received_dbm: float
+    margin_db: float
+    overload_margin_db: float
+    is_calibrated: bool
+
+    def weakened(self, loss_db: float) -> LaneBudget:
+        """Return the budget with additional loss in the mesh."""
+        return replace(
+            self,
+            mesh_loss_db=self.mesh_loss_db + loss_db,
+            received_dbm=self.received_dbm - loss_db,
+            margin_db=self.margin_db - loss_db,
+            overload_margin_db=self.overload_margin_db + loss_db,
+        )
+
+
+@dataclass(frozen=True)
 class LinkBudget:
     """Expected power and signal quality of a circuit; for a circuit with two arms, of both together.
 
@@ -67,6 +100,7 @@ class LinkBudget:
         crosstalk_db: Light of all other circuits at this circuit's end, relative to its own.
         leakage: Light of this circuit at every other receiver.
         heater_mw: Heat of the heaters of the circuit's PUCs.
+        lanes: Power of each lane, if several share the fibre; all other powers are then totals of the lanes.
     """
 
     launch_dbm: float
@@ -89,6 +123,7 @@ class LinkBudget:
     crosstalk_db: float
     leakage: tuple[Leakage, ...]
     heater_mw: float
+    lanes: tuple[LaneBudget, ...] = ()
 
     @property
     def margin_db(self) -> float:
@@ -180,7 +215,25 @@ def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterat
     if budget.received_dbm < low:
         quantity = f"received power (sensitivity{margin})"
         yield BudgetViolation(quantity, budget.received_dbm, low, "dBm", False, margin_field, True)
+    yield from _lane_violations(request, budget, margin, margin_field)
     if osnr is not None and needed is not None and osnr < needed + budget.penalty_db:
         quantity = "signal to noise (OSNR)"
         from_other_circuits = -budget.crosstalk_db < osnr + 3.0  # more than half of the noise
         yield BudgetViolation(quantity, osnr, needed + budget.penalty_db, "dB", False, None, True, from_other_circuits)
+
+
+def _lane_violations(
+    request: CircuitRequest, budget: LinkBudget, margin: str, margin_field: str | None
+) -> Iterator[BudgetViolation]:
+    """Yield the weakest and the strongest lane if they violate a limit."""
+    least_db = request.min_margin_db
+    weakest = min(budget.lanes, key=lambda lane: lane.margin_db, default=None)
+    if weakest is not None and weakest.margin_db < least_db:
+        limit_dbm = weakest.received_dbm - weakest.margin_db + least_db
+        quantity = f"received power (sensitivity{margin}) of lane {weakest.lane}, {weakest.wavelength_nm:.2f} nm"
+        yield BudgetViolation(quantity, weakest.received_dbm, limit_dbm, "dBm", False, margin_field, True)
+    strongest = min(budget.lanes, key=lambda lane: lane.overload_margin_db, default=None)
+    if strongest is not None and strongest.overload_margin_db < least_db:
+        limit_dbm = strongest.received_dbm + strongest.overload_margin_db - least_db
+        quantity = f"received power (overload{margin}) of lane {strongest.lane}, {strongest.wavelength_nm:.2f} nm"
+        yield BudgetViolation(quantity, strongest.received_dbm, limit_dbm, "dBm", True, margin_field)

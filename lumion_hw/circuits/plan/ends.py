@@ -116,10 +116,11 @@ def _common_format(request: CircuitRequest, sender: ModuleOptics, receiver: Modu
 
 def _check_wavelengths(request: CircuitRequest, sender: ModuleOptics, receiver: ModuleOptics) -> None:
     shortest, longest = receiver.receives_nm
-    if not shortest <= sender.emits_nm <= longest:
+    outside_nm = [nm for nm in sender.wavelengths_nm if not shortest <= nm <= longest]
+    if outside_nm:
         receives = f"{shortest:g} to {longest:g} nm"
         raise _difference_error(
-            request, "wavelength", f"{sender.emits_nm:.2f} nm", receives, "See 'devices' in the bench file."
+            request, "wavelength", f"{outside_nm[0]:.2f} nm", receives, "See 'devices' in the bench file."
         )
     # A coherent receiver uses its own laser as local oscillator, so it only sees the frequency it is tuned to.
     is_tuned = sender.polarizations == receiver.polarizations == 2

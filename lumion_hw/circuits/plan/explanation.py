@@ -53,6 +53,13 @@ def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
             "margin below overload", budget.overload_margin_db, "dB", _minimum_text(request.min_margin_db, "dB")
         ),
     ]
+    for lane in budget.lanes:
+        limit = f"received {lane.received_dbm:.2f} dBm, margin {lane.margin_db:.2f} dB"
+        if not lane.is_calibrated:
+            limit += "; the calibration is not valid at this wavelength"
+        lines.append(
+            BudgetLine(f"mesh for lane {lane.lane}, {lane.wavelength_nm:.2f} nm", -lane.mesh_loss_db, "dB", limit)
+        )
     if budget.osnr_db is not None:
         limit = _minimum_text(
             None if budget.required_osnr_db is None else budget.required_osnr_db + budget.penalty_db, "dB"

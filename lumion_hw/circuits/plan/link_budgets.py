@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.file.module_optics import ModuleOptics
-from lumion_hw.circuits.plan.budget import DARK_DB, Leakage, LinkBudget
+from lumion_hw.circuits.plan.budget import DARK_DB, LaneBudget, Leakage, LinkBudget
 from lumion_hw.circuits.plan.ends import CircuitEnds
 from lumion_hw.circuits.plan.planned import ArmTrim, CircuitArm, PlannedCircuit
 from lumion_hw.circuits.plan.planning_mesh import PlanningMesh
@@ -73,9 +73,12 @@ class LinkBudgetSolver:
         ]
         sources = {port: circuit.ends.sender.emits_nm for circuit in routed for port, _ in circuit.ends.pairs}
         sources |= {entry.port: optics.emits_nm for optics, entries in self._unrouted for entry in entries}
-        self._fields = planning.fields(currents_ma, sources)
+        self._fields: Mapping[int, NDArray[np.complex128]] = planning.fields(currents_ma, sources)
         # A power of zero has no decibels.
         self._power = {port: np.maximum(np.abs(field) ** 2, _DARKEST) for port, field in self._fields.items()}
+        self._lane_power = self._powers_of_lanes(currents_ma)
+        # The lanes of a module are launched with equal power.
+        self._power |= {port: power.mean(axis=0) for port, power in self._lane_power.items()}
         self._receivers = {
             output.port: output.transponder for output in wiring.outputs if output.transponder is not None
         }
@@ -87,6 +90,23 @@ class LinkBudgetSolver:
             [self._fibre_power_mw(circuit.ends.sender, circuit.ends.entries) for circuit in routed]
         )
         self._unrouted_mw = [self._fibre_power_mw(optics, entries) for optics, entries in self._unrouted]
+
+    def _powers_of_lanes(self, currents_ma: Real) -> dict[int, Real]:
+        """Return the output power of each lane of multiplexed modules by port, each of shape (n_lanes, n_ports)."""
+        lanes_nm = {
+            port: circuit.ends.sender.lanes_nm
+            for circuit in self._routed
+            if circuit.ends.sender.lanes_nm
+            for port, _ in circuit.ends.pairs
+        }
+        power: dict[tuple[int, float], Real] = {}
+        for wavelength_nm in dict.fromkeys(nm for lanes in lanes_nm.values() for nm in lanes):
+            ports = [port for port, lanes in lanes_nm.items() if wavelength_nm in lanes]
+            fields = self._fields
+            if self._planning.covers_wavelength(wavelength_nm):
+                fields = self._planning.fields(currents_ma, dict.fromkeys(ports, wavelength_nm))
+            power |= {(port, wavelength_nm): np.maximum(np.abs(fields[port]) ** 2, _DARKEST) for port in ports}
+        return {port: np.array([power[port, nm] for nm in lanes]) for port, lanes in lanes_nm.items()}
 
     def circuits(self) -> tuple[PlannedCircuit, ...]:
         """Return all circuits with their budgets."""
@@ -123,11 +143,7 @@ class LinkBudgetSolver:
         ends_db = [arm.total_loss_db for arm in arms]
         gain_db = sum(arm.entry.gain_db for arm in arms) / len(arms)
         mean_fixed_db = sum(arm.fixed_loss_db for arm in arms) / len(arms)
-        if ends.strategy == "diversity":
-            total_db = max(ends_db)  # all light may take the worse arm
-        else:
-            # Each arm carries half of the power, so the transmissions of the arms are averaged.
-            total_db = -10.0 * math.log10(sum(10.0 ** (-end_db / 10.0) for end_db in ends_db) / len(arms))
+        total_db = _total_loss_db(ends, ends_db)
         received_dbm = ends.sender.launch_dbm - total_db
         crosstalk_db = self._crosstalk_db(index)
         delay_ps = self._planning.calibrated.chip.delay_s * 1e12
@@ -156,7 +172,31 @@ class LinkBudgetSolver:
             crosstalk_db=crosstalk_db,
             leakage=self._leakage(index),
             heater_mw=sum(float(self._heat_mw[2 * p] + self._heat_mw[2 * p + 1]) for a in arms for p in a.path.pucs),
+            lanes=tuple(self._lane_budgets(ends, arms, mean_fixed_db - gain_db)),
         )
+
+    def _lane_budgets(self, ends: CircuitEnds, arms: tuple[CircuitArm, ...], outside_db: float) -> Iterator[LaneBudget]:
+        sender, receiver = ends.sender, ends.receiver
+        for index, wavelength_nm in enumerate(sender.lanes_nm):
+            # The loss of an arm is that of all lanes together.
+            ends_db = [
+                arm.total_loss_db
+                + _db(float(self._power[arm.entry.port][arm.exit.port]))
+                - _db(float(self._lane_power[arm.entry.port][index, arm.exit.port]))
+                for arm in arms
+            ]
+            total_db = _total_loss_db(ends, ends_db)
+            share_db = 10.0 * math.log10(len(sender.lanes_nm))
+            received_dbm = sender.launch_dbm - share_db - total_db
+            yield LaneBudget(
+                lane=index + 1,
+                wavelength_nm=wavelength_nm,
+                mesh_loss_db=total_db - outside_db,
+                received_dbm=received_dbm,
+                margin_db=received_dbm - (receiver.sensitivity_dbm - share_db),
+                overload_margin_db=receiver.overload_dbm - share_db - received_dbm,
+                is_calibrated=self._planning.covers_wavelength(wavelength_nm),
+            )
 
     def _pdl_db(self, arms: tuple[CircuitArm, ...]) -> float:
         if len(arms) < 2:
@@ -184,7 +224,7 @@ class LinkBudgetSolver:
         return [self._column[port] for _, port in self._routed[index].ends.pairs]
 
     def _crosstalk_db(self, index: int) -> float:
-        wavelength_nm = self._routed[index].ends.sender.emits_nm
+        own_nm = self._routed[index].ends.sender.wavelengths_nm
         interferers = [
             (circuit.ends.sender, leaked_mw) for circuit, leaked_mw in zip(self._routed, self._leaked_mw, strict=True)
         ]
@@ -196,7 +236,7 @@ class LinkBudgetSolver:
         in_band = [
             leaked_mw[columns]
             for sender, leaked_mw in interferers
-            if abs(sender.emits_nm - wavelength_nm) <= _IN_BAND_NM
+            if any(abs(other_nm - nm) <= _IN_BAND_NM for other_nm in sender.wavelengths_nm for nm in own_nm)
         ]
         return _db(float(np.sum(in_band) / self._leaked_mw[index, columns].sum()))
 
@@ -221,6 +261,14 @@ class LinkBudgetSolver:
         if crosstalk_db > DARK_DB:
             parts.append(-crosstalk_db)
         return combined_osnr_db(*parts) if parts else None
+
+
+def _total_loss_db(ends: CircuitEnds, arms_db: Sequence[float]) -> float:
+    """Return the loss from module to module of all arms together."""
+    if ends.strategy == "diversity":
+        return max(arms_db)  # all light may take the worse arm
+    # Each arm carries half of the power, so the transmissions of the arms are averaged.
+    return -10.0 * math.log10(sum(10.0 ** (-arm_db / 10.0) for arm_db in arms_db) / len(arms_db))
 
 
 def _db(ratio: float) -> float:

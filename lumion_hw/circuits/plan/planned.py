@@ -109,6 +109,7 @@ class PlannedCircuit:
             self.budget,
             mesh_loss_db=self.budget.mesh_loss_db + before - after,
             received_dbm=self.budget.received_dbm + after - before,
+            lanes=tuple(lane.weakened(before - after) for lane in self.budget.lanes),
         )
         return replace(self, arms=tuple(arms), budget=budget)
 

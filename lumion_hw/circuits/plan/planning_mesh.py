@@ -135,7 +135,7 @@ class PlanningMesh:
         by_wavelength: dict[float | None, list[int]] = {}
         for port, sent_nm in sources.items():
             # Ports with light of the same wavelength share one solution; None stands for the wavelength of the record.
-            by_wavelength.setdefault(sent_nm if self._covers_wavelength(sent_nm) else None, []).append(port)
+            by_wavelength.setdefault(sent_nm if self.covers_wavelength(sent_nm) else None, []).append(port)
         fields: dict[int, NDArray[np.complex128]] = {}
         for wavelength_nm, ports in by_wavelength.items():
             hz = None if wavelength_nm is None else frequency_hz_from_wavelength_m(wavelength_nm * 1e-9)
@@ -144,7 +144,8 @@ class PlanningMesh:
             fields |= {port: solved[:, index] for index, port in enumerate(ports)}
         return fields
 
-    def _covers_wavelength(self, wavelength_nm: float) -> bool:
+    def covers_wavelength(self, wavelength_nm: float) -> bool:
+        """Return whether the record is valid at a wavelength and contains the mesh's dependence on it."""
         record = self.calibrated.record
         low, high = record.conditions.wavelength_range_nm or (-math.inf, math.inf)
         return record.dispersion is not None and low <= wavelength_nm <= high

@@ -14,6 +14,7 @@ from lumion_hw.drivers.transponders.decoded import (
     sorted_by_severity,
     text_findings,
 )
+from lumion_hw.drivers.transponders.lane_difference import KIND, LR4, LR4_40G, Power, describe_difference
 from lumion_hw.drivers.transponders.qsfp_identity import END_OF_READINGS, FIRST_READING, capabilities_of, identity_of
 from lumion_hw.interfaces import Quality
 from lumion_hw.quantities import dbm_from_w
@@ -327,4 +328,17 @@ def _outside(dump: _QsfpDump, monitor: str, low: float, high: float) -> Iterator
         yield Finding(Severity.WARNING, _address(field), "outside_limits", message)
 
 
-_CHECKS = (_missing, _checksums, _texts, _identity, _monitors)
+def _lane_differences(dump: _QsfpDump) -> Iterator[Finding]:
+    if not dump.has_identity or not codes.lanes_share_fibre(dump.page):
+        return
+    limits = LR4_40G if codes.is_40g_lr4(dump.page) else LR4
+    names: tuple[Power, ...] = ("tx_power", "rx_power")
+    for name in names:
+        powers_w = {lane: dump.number(name, lane) for lane in LANES}
+        levels_dbm = {lane: dbm_from_w(power_w) if power_w else None for lane, power_w in powers_w.items()}
+        message = describe_difference(name, levels_dbm, limits)
+        if message:
+            yield Finding(Severity.WARNING, _address(find(name, LANES[0])), KIND, message)
+
+
+_CHECKS = (_missing, _checksums, _texts, _identity, _monitors, _lane_differences)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
+from lumion_hw.drivers.transponders.lane_difference import KIND
 from lumion_hw.interfaces import Quality, Reading
 
 Flag = tuple[str, int | None]
@@ -97,6 +98,7 @@ class ModuleReadings:
         lanes: Readings of each lane that the module has.
         link: Quality of the received signal, by name.
         flags: Flags that are set.
+        warnings: Lanes of one fibre with too different powers.
     """
 
     state: str = ""
@@ -104,6 +106,7 @@ class ModuleReadings:
     lanes: tuple[LaneReadings, ...] = ()
     link: Mapping[str, Reading] = field(default_factory=dict)
     flags: tuple[Flag, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """Yield the readings as lines of text."""
@@ -112,6 +115,7 @@ class ModuleReadings:
         if parts:
             yield "module: " + ", ".join(parts)
         yield from map(str, self.lanes)
+        yield from (f"warning: {text}" for text in self.warnings)
         if not (monitors or self.lanes):
             yield "no readings: the module has no monitors, or they are not in the dump"
         if self.link:
@@ -143,6 +147,7 @@ def module_readings(module: DecodedModule, flags: Collection[Flag] = ()) -> Modu
         lanes=lanes,
         link=_link(module) if any(lane.receives is not False for lane in lanes) else {},
         flags=set_flags,
+        warnings=tuple(finding.message for finding in module.findings if finding.kind == KIND),
     )
 
 

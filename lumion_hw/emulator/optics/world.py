@@ -48,6 +48,14 @@ COHERENT_WIDTH_HZ = 60e9
 _TRIBUTARY = {"x": np.array([1.0 + 0j, 0.0]), "y": np.array([0.0, 1.0 + 0j])}
 
 
+@dataclass(frozen=True)
+class _Line:
+    """Light of one source at one frequency."""
+
+    power_w: float
+    frequency_hz: float
+
+
 @dataclass
 class _FibreSource:
     """Light in a fibre that bypasses the mesh."""
@@ -110,6 +118,8 @@ class OpticalWorld:
         self._tapped_fibres = _tapped_fibres(wiring)
         self._moved = MovedFibres(wiring, physics.plugging_sigma_db, pluggings_rng or np.random.default_rng(0))
         self._emitted_w: dict[str, float] = {}
+        # Light of a source beyond its first line: only modules with wavelength multiplexing have any.
+        self._further_lines: dict[str, tuple[_Line, ...]] = {}
         self.inline_devices = InlineDevices()
         self._loops = Loops(wiring.loops)
         self._fibre_sources = {fibre.source: _FibreSource(0.0, reference_hz) for fibre in wiring.fibres}
@@ -137,13 +147,15 @@ class OpticalWorld:
         self._chip_state: tuple[object, ...] = ()
         self._inputs_state: tuple[object, ...] = ()
         self._fields: dict[tuple[int, bool, float], NDArray[np.complex128]] = {}  # by input, TM, frequency
-        self._output_per_input: dict[int, NDArray[np.float64]] = {}  # power at all ports per launched power
+        # Power at all ports per launched power, by input and frequency.
+        self._output_per_input: dict[tuple[int, float], NDArray[np.float64]] = {}
 
     # Calls from devices that change the light -----------------------------------------------------------------------
 
     def set_transmitter(self, source: str, power_w: float) -> None:
         """Set the power that a module or laser launches."""
         self.about_to_change()
+        self._further_lines.pop(source, None)
         self._launch(source, power_w)
 
     def _launch(self, source: str, power_w: float) -> None:
@@ -167,7 +179,19 @@ class OpticalWorld:
     def set_source(self, laser: str, power_w: float, wavelength_nm: float) -> None:
         """Set the power and wavelength that a tunable laser launches."""
         self.about_to_change()
+        self._further_lines.pop(laser, None)
         self._emit(laser, Light(power_w, wavelength_nm))
+
+    def set_lines(self, source: str, lines: Sequence[Light]) -> None:
+        """Set the light of a module that launches several wavelengths into one fibre; at least one, dark or not."""
+        self.about_to_change()
+        first, *further = [line for line in lines if line.power_w > 0.0] or lines[:1]
+        self._further_lines.pop(source, None)
+        if further and (source in self._inputs_by_source or source in self._fibre_sources):
+            self._further_lines[source] = tuple(
+                _Line(line.power_w, frequency_hz_from_wavelength_m(line.wavelength_nm * 1e-9)) for line in further
+            )
+        self._emit(source, first)
 
     def _emit(self, laser: str, light: Light) -> None:
         self._launch(laser, light.power_w)
@@ -242,6 +266,9 @@ class OpticalWorld:
         for index, chain in enumerate(self.chains):
             if includes is None or includes(chain.frequency_hz):
                 total += self._output_w(index)
+        for source, number, line in self._numbered_further_lines:
+            if includes is None or includes(line.frequency_hz):
+                total += self._output_of_line_w(source, number)
         if includes is None and self._has_amplified_inputs:
             total += AMPLIFIED_BAND_HZ * self._noise_output_w_per_hz()
         return total
@@ -251,8 +278,22 @@ class OpticalWorld:
         return any(path.through for path in self.wiring.inputs)
 
     def _beam_at_input(self, index: int) -> Beam:
-        launched = Beam(self._launched_w[index : index + 1])
-        return self.inline_devices.transmit(launched, self.wiring.inputs[index].through)
+        """Return the light of each line of an input's source behind the devices in the input fibre."""
+        path, launched_w = self.wiring.inputs[index], self._launched_w[index : index + 1]
+        further = self._further_lines.get(path.source)
+        if further is not None:
+            is_plugged = self._moved.is_plugged(path)
+            launched_w = np.append(launched_w, [line.power_w if is_plugged else 0.0 for line in further])
+        return self.inline_devices.transmit(Beam(launched_w), path.through)
+
+    @property
+    def _numbered_further_lines(self) -> list[tuple[str, int, _Line]]:
+        """Source, number among the lines of the source (from 1), and light of every line beyond the first."""
+        return [
+            (source, number, line)
+            for source, lines in self._further_lines.items()
+            for number, line in enumerate(lines, 1)
+        ]
 
     def _noise_output_w_per_hz(self) -> NDArray[np.float64]:
         noise = np.zeros(self.mesh.n_ports)
@@ -264,19 +305,28 @@ class OpticalWorld:
                 noise += 0.5 * density * self._input_gain(index) * np.abs(fields) ** 2
         return noise
 
-    def _output_w(self, index: int) -> NDArray[np.float64]:
-        launched_w = float(self._beam_at_input(index).powers_w[0])
+    def _output_of_line_w(self, source: str, number: int) -> NDArray[np.float64]:
+        """Return the power of one line of a source at all ports."""
+        total = np.zeros(self.mesh.n_ports)
+        for index in self._inputs_by_source.get(source, ()):
+            total += self._output_w(index, number)
+        return total
+
+    def _output_w(self, index: int, line: int = 0) -> NDArray[np.float64]:
+        launched_w = float(self._beam_at_input(index).powers_w[line])
         if launched_w <= 0.0:
             return np.zeros(self.mesh.n_ports)
-        if index not in self._output_per_input:
-            frequency_hz = self.chains[index].frequency_hz
+        frequency_hz = self.chains[index].frequency_hz
+        if line:
+            frequency_hz = self._further_lines[self.wiring.inputs[index].source][line - 1].frequency_hz
+        if (index, frequency_hz) not in self._output_per_input:
             te, tm = self._entering_fraction(index)
             output: NDArray[np.float64] = te * np.abs(self._output_fields(index, frequency_hz)) ** 2
             if tm > 0.0:
                 output += tm * np.abs(self._output_fields(index, frequency_hz, tm=True)) ** 2
-            self._output_per_input[index] = output
+            self._output_per_input[index, frequency_hz] = output
         drift = self.disturbances.power(self.wiring.inputs[index].port, self._now())
-        return launched_w * drift * self._output_per_input[index]
+        return launched_w * drift * self._output_per_input[index, frequency_hz]
 
     def monitor_ma(
         self, ports: NDArray[np.int64], responsivity_a_per_w: float, n_avg: int, at_s: float | None = None
@@ -310,20 +360,30 @@ class OpticalWorld:
     def received_by_source_w(self, transponder: str) -> dict[str, float]:
         """Return the power at a module's receiver in W from each light source that reaches it."""
         received: dict[str, float] = {}
+        for (source, _), power_w in self.received_lines_w(transponder).items():
+            received[source] = received.get(source, 0.0) + power_w
+        return received
+
+    def received_lines_w(self, transponder: str) -> dict[tuple[str, float], float]:
+        """Return the power at a module's receiver in W, by light source and frequency in Hz."""
+        received: dict[tuple[str, float], float] = {}
         for beam in self._received(transponder):
-            for source, power_w in zip(self._sources, beam.powers_w.tolist(), strict=True):
+            lines = zip(self._sources, self._frequencies_hz, strict=True)
+            for line, power_w in zip(lines, beam.powers_w.tolist(), strict=True):
                 if power_w > 0.0:
-                    received[source] = received.get(source, 0.0) + power_w
+                    received[line] = received.get(line, 0.0) + power_w
         return received
 
     @property
     def _sources(self) -> list[str]:
-        return [path.source for path in self.wiring.inputs] + list(self._fibre_sources)
+        further = [source for source, _, _ in self._numbered_further_lines]
+        return [path.source for path in self.wiring.inputs] + list(self._fibre_sources) + further
 
     @property
     def _frequencies_hz(self) -> list[float]:
         bypassing = [source.frequency_hz for source in self._fibre_sources.values()]
-        return [chain.frequency_hz for chain in self.chains] + bypassing
+        further = [line.frequency_hz for _, _, line in self._numbered_further_lines]
+        return [chain.frequency_hz for chain in self.chains] + bypassing + further
 
     def _received(self, transponder: str) -> list[Beam]:
         self._update_world()
@@ -332,13 +392,19 @@ class OpticalWorld:
         return [self._beam_before_splitter(path).times(path.receiver_fraction) for path in paths]
 
     def _beam_before_splitter(self, path: OutputPath | FibrePath) -> Beam:
-        powers_w = np.zeros(len(self.chains) + len(self._fibre_sources))
+        n_first_lines = len(self.chains) + len(self._fibre_sources)
+        further = self._numbered_further_lines if self._further_lines else []
+        powers_w = np.zeros(n_first_lines + len(further))
         if isinstance(path, FibrePath):
             index = len(self.chains) + list(self._fibre_sources).index(path.source)
             powers_w[index] = self._fibre_sources[path.source].power_w
+            powers_w[n_first_lines:] = [line.power_w if source == path.source else 0.0 for source, _, line in further]
             return self.inline_devices.transmit(Beam(powers_w), path.through).times(10.0 ** (-path.loss_db / 10.0))
         gain = self._output_gain(path)
         powers_w[: len(self.chains)] = [gain * self._output_w(i)[path.port] for i in range(len(self.chains))]
+        powers_w[n_first_lines:] = [
+            gain * self._output_of_line_w(source, number)[path.port] for source, number, _ in further
+        ]
         noise = gain * float(self._noise_output_w_per_hz()[path.port]) if self._has_amplified_inputs else 0.0
         return self.inline_devices.transmit(Beam(powers_w, noise), path.through)
 
@@ -489,7 +555,7 @@ class OpticalWorld:
         ]
 
     def spectrum(self, analyzer: str, channel: int = 1) -> tuple[list[SpectralLine], float]:
-        """Return the lines at a spectrum analyser, one per source, and the amplifier noise in W/Hz."""
+        """Return the lines at a spectrum analyser, one per source and frequency, and the amplifier noise in W/Hz."""
         self._update_world()
         lines, noise = [], 0.0
         for beam in self._tapped_beams(analyzer, channel):
@@ -512,7 +578,7 @@ class OpticalWorld:
         for index, path in enumerate(self.wiring.inputs):
             if path.polarimeter == polarimeter:
                 path_gain = 10.0 ** ((self._booster_db(path) - path.loss_db) / 10.0)
-                power_w = self._beam_at_input(index).powers_w[0] * path.polarimeter_tap * path_gain
+                power_w = self._beam_at_input(index).powers_w.sum() * path.polarimeter_tap * path_gain
                 field = self._field_at_chip(index)
                 stokes_w += power_w * np.append(float(np.vdot(field, field).real), stokes_of(field))
         return stokes_w
@@ -587,7 +653,14 @@ class OpticalWorld:
         to_solve = [(index, frequency_hz)]
         if frequency_hz == self.chains[index].frequency_hz:
             bright = [(i, self.chains[i].frequency_hz) for i in np.flatnonzero(self._launched_w > 0.0).tolist()]
-            to_solve += [(i, hertz) for i, hertz in bright if i != index and (i, False, hertz) not in self._fields]
+            bright += [
+                (i, line.frequency_hz)
+                for source, _, line in self._numbered_further_lines
+                for i in self._inputs_by_source.get(source, ())
+            ]
+            to_solve += [
+                (i, hertz) for i, hertz in bright if (i, hertz) != to_solve[0] and (i, False, hertz) not in self._fields
+            ]
         ports = np.array([self.wiring.inputs[i].port for i, _ in to_solve])
         cells = self._cells(np.array([hertz for _, hertz in to_solve]))
         solutions: tuple[NDArray[np.complex128], ...]

@@ -118,6 +118,11 @@ TRANSMITTERS: Mapping[int, str] = MappingProxyType(
 )
 """Transmitter technologies, 147.7-4 (SFF-8636 Table 6-20)."""
 
+_EXTENDED_MULTIPLEXED = frozenset({0x03, 0x04, 0x06, 0x09, 0x10, 0x17, 0x1F, 0x20, 0x22, 0x23, 0x24, 0x43, 0x46})
+"""Codes of SFF-8024 Table 4-4 whose four lanes share a fibre."""
+_MPO_CONNECTORS = frozenset({0x0C, 0x0D, 0x27, 0x28})
+"""Connectors with several fibres per direction (SFF-8024 Table 4-3)."""
+
 _FIRST_COPPER = 0xA
 _PASSIVE_COPPER = frozenset({0xA, 0xB})
 _VCSEL_850 = 0x0
@@ -176,6 +181,18 @@ def technologies(page: bytes, first: int = 128) -> tuple[str, ...]:
     names = [name for (byte, bit), name in COMPLIANCE_CODES.items() if page[byte - first] >> bit & 1]
     extended = EXTENDED_COMPLIANCE.get(page[192 - first])
     return (*names, extended) if extended else tuple(names)
+
+
+def is_40g_lr4(page: bytes, first: int = 128) -> bool:
+    """Return whether page 00h describes a 40GBASE-LR4 module. Arguments as for :func:`technologies`."""
+    return bool(page[131 - first] & 0x02)
+
+
+def lanes_share_fibre(page: bytes, first: int = 128) -> bool:
+    """Return whether the four lanes of a module share one fibre per direction. Arguments as :func:`technologies`."""
+    # Modules with parallel fibres may claim 40GBASE-LR4, as there is no code for 40G PLR4.
+    is_multiplexed = is_40g_lr4(page, first) or page[192 - first] in _EXTENDED_MULTIPLEXED
+    return is_multiplexed and page[130 - first] not in _MPO_CONNECTORS
 
 
 def is_copper(page: bytes, first: int = 128) -> bool:

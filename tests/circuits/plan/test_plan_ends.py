@@ -170,7 +170,8 @@ def test_modules_are_planned_as_they_are_emulated(name: str) -> None:
     assert optics is not None
     launch_dbm = profile.launch_dbm if profile.laser is None else profile.laser.default_power_dbm
     shared_nm = profile.fibre_wavelengths_nm
-    # Lanes that share a fibre are planned together, at the middle of their band.
+    # Lanes that share a fibre have one budget, whose powers are their totals.
+    assert optics.lanes_nm == shared_nm
     assert optics.launch_dbm == pytest.approx(launch_dbm + 10.0 * math.log10(len(shared_nm) or 1))
     assert optics.polarizations == (2 if profile.coherent else 1)
     assert {each.media_id for each in optics.formats} <= {each.media_interface for each in profile.applications}

@@ -34,7 +34,8 @@ def kinds(module: DecodedModule) -> set[str]:
 
 
 def test_a_module_without_errors() -> None:
-    module = decode_file(LR4, "lr4.bin")
+    # The four lanes receive nearly the same power: 1 mW, then 0.5 mW three times.
+    module = decode_file(changed(LR4, *zip(range(38, 42), bytes.fromhex("13881388"), strict=True)), "lr4.bin")
     assert (module.form_factor, module.standard, module.revision) == ("QSFP28", "SFF-8636", "2.8 to 2.10")
     assert module.identity.serial == "QT0000000001"
     assert module.checksums == {"CC_BASE": True, "CC_EXT": True}
@@ -83,6 +84,31 @@ def test_a_dark_and_a_saturated_lane_have_no_value() -> None:
         Quality.ABOVE_RANGE,
         Quality.OK,
     ]
+
+
+def test_lanes_that_receive_different_powers_in_one_fibre() -> None:
+    """1, 0.5, 0.25 and 0.1 mW; IEEE 802.3 allows 5.5 dB for 100GBASE-LR4 and 7.5 dB for 40GBASE-LR4."""
+    [finding] = decode_file(LR4).findings
+    assert finding.kind == "lane_difference"
+    assert finding.message.startswith(
+        "lane 3 receives -6.0 dBm, 6.0 dB less than lane 1; lane 4 receives -10.0 dBm, 10.0 dB less than lane 1 "
+        "(limit 5.5 dB). Read the launched powers at the far end."
+    )
+    module = decode_file(changed(LR4, (131, 0x02), (192, 0)))
+    assert [item.message.partition(",")[0] for item in module.findings] == ["lane 4 receives -10.0 dBm"]
+    # PSM4 has a fibre per lane, and a PLR4 module with its MPO connector claims 40GBASE-LR4.
+    assert decode_file(changed(LR4, (192, 0x07))).findings == ()
+    assert decode_file(changed(LR4, (131, 0x02), (192, 0), (130, 0x0C))).findings == ()
+
+
+def test_a_lane_with_a_weak_laser_and_a_dark_lane() -> None:
+    # Launched 1 mW, 0.1 mW, 0.9 µW (dark below -30 dBm, IEEE 802.3 Table 88-7) and 1 mW; nothing received.
+    launched = (*zip(range(50, 58), bytes.fromhex("271003E800092710"), strict=True),)
+    dark = ((byte, 0) for byte in range(34, 42))
+    [finding] = decode_file(changed(LR4, *launched, *dark)).findings
+    assert finding.message == (
+        "lane 2 launches -10.0 dBm, 10.0 dB less than lane 1 (limit 5 dB). A laser is weak: replace the module."
+    )
 
 
 def test_a_copper_cable() -> None:
@@ -197,7 +223,7 @@ def test_file_forms() -> None:
     assert from_json.identity == decode_file(LR4).identity
     short = decode_file(LR4[:256])
     assert short.identity.serial == "QT0000000001"
-    assert kinds(short) == {"missing_page"}
+    assert kinds(short) == {"missing_page", "lane_difference"}
     shorter = decode_file(LR4[:200])
     assert kinds(shorter) == {"truncated"}
     assert shorter.field("vendor_name").value == "LUMION TEST"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from lumion_hw import VirtualClock
 from lumion_hw.drivers import CmisTransponder
 from lumion_hw.drivers.transponders.cmis_decoder import decode_image
 from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
-from lumion_hw.drivers.transponders.dump_decoder import decode_memory
+from lumion_hw.drivers.transponders.dump_decoder import decode_file, decode_memory
 from lumion_hw.drivers.transponders.readings import LaneReadings, module_readings
 from lumion_hw.drivers.transponders.sfp_decoder import decode_sfp
 from lumion_hw.emulator import CmisModule, Fibre, join
@@ -20,6 +21,7 @@ from lumion_hw.standards.cmis import FIELDS
 from lumion_hw.standards.cmis.image import LOWER, MemoryImage
 from lumion_hw.standards.module_text import image_from_text
 from lumion_hw.standards.sff8472.image import SfpImage
+from tests.drivers.transponders.qsfp_memories import linear, lr4
 from tests.drivers.transponders.sfp_memories import CONSTANTS, IDENTITY, MONITORS
 from tests.standards import module_text_samples as posted
 
@@ -65,6 +67,23 @@ def test_four_lanes_that_receive_nothing() -> None:
     assert "receives nothing (LOS)" in lines[2]
     assert lines[-1] == "flags: rx power low alarm (lane 1, 2)"
     assert len(lines) == 6
+
+
+def test_lanes_with_different_powers_in_one_fibre_are_a_warning() -> None:
+    lines = text_of(decode_file(linear(lr4())))
+    assert [line for line in lines if line.startswith("warning: lane 3 receives -6.0 dBm, 6.0 dB less than lane 1")]
+
+
+@pytest.mark.parametrize(("profile", "warnings"), [("400g-fr4", 1), ("400g-dr4", 0)])
+def test_lanes_of_a_cmis_module_are_compared_if_they_share_a_fibre(profile: str, warnings: int) -> None:
+    image = dumped(profile)
+    # 11h:154-161: launched 1.2, 1.2, 0.12 and 1.2 mW, in units of 0.1 µW.
+    page = bytearray(image.halves[0, 0x11])
+    page[154 - 128 : 162 - 128] = bytes.fromhex("2EE02EE004B02EE0")
+    halves = {**image.halves, (0, 0x11): bytes(page)}
+    lines = text_of(decode_image(replace(image, halves=halves)))
+    found = [line for line in lines if line.startswith("warning: lane 3 launches -9.2 dBm, 10.0 dB less than lane 1")]
+    assert len(found) == warnings
 
 
 def test_a_module_that_is_off() -> None:

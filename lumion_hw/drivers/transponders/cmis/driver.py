@@ -20,7 +20,7 @@ from lumion_hw.drivers.transponders.cmis.performance import PerformanceReader
 from lumion_hw.drivers.transponders.cmis.scope import Scope
 from lumion_hw.drivers.transponders.cmis.shared import OpenModule, SharedModule
 from lumion_hw.errors import LumionError, NotSupportedError
-from lumion_hw.interfaces import Reading
+from lumion_hw.interfaces import LaneMonitors, Reading
 from lumion_hw.sessions.module.adapter import PinnedAdapter
 from lumion_hw.sessions.module.paged_i2c import PagedI2c
 from lumion_hw.sessions.module.pages import ModulePages
@@ -156,6 +156,15 @@ class CmisTransponder(PathDriver, Driver):
     def module_readings(self) -> dict[str, Reading]:
         """Read the monitors of the module by name. Unsupported monitors are marked."""
         return monitors.module_readings(self._opened)
+
+    def lane_monitors(self) -> tuple[LaneMonitors, ...]:
+        """Read the monitors of all media lanes.
+
+        Raises ``NotSupportedError`` if the module has a flat memory, which has no monitors.
+        """
+        module = self._opened
+        module.needs(not module.advertised.flat, "reading lane monitors")
+        return monitors.lane_monitors(module)
 
     def samples(self) -> tuple[VdmSample, ...]:
         """Read all VDM samples (monitored quantities) of the module, in all banks."""

@@ -11,7 +11,7 @@ from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
 from lumion_hw.drivers.transponders.cmis.diagnostics import Vdm
 from lumion_hw.drivers.transponders.cmis.memory import by_bank
 from lumion_hw.errors import ConfigError, OutOfRangeError
-from lumion_hw.interfaces import Monitors, Quality, Reading, SignalStatus
+from lumion_hw.interfaces import LaneMonitors, Monitors, Quality, Reading, SignalStatus
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 from lumion_hw.standards.cmis import FIELDS, codes
 from lumion_hw.standards.cmis.codec import MIN_POWER_DBM, aux_monitor, multiplied, optical_power
@@ -79,6 +79,23 @@ def lanes_readings(module: ModuleContext, lanes: Collection[int]) -> dict[int, d
                 name: _lane_reading(module, name, lane, data, first, bank) for name in _LANE
             }
     return readings
+
+
+def lane_monitors(module: ModuleContext) -> tuple[LaneMonitors, ...]:
+    """Read the monitors of all media lanes. Those that the module does not have are ``None``.
+
+    Raises:
+        OutOfRangeError: A power is above the measurable range.
+    """
+    return tuple(
+        LaneMonitors(
+            lane,
+            readings["tx_bias"].value,
+            _power_dbm(module, readings["tx_power"]),
+            _power_dbm(module, readings["rx_power"]),
+        )
+        for lane, readings in lanes_readings(module, sorted(module.advertised.media_lanes)).items()
+    )
 
 
 def sampled_power(vdm: Vdm, name: str, lane: int) -> Reading | None:

@@ -8,6 +8,8 @@ from lumion_hw.drivers.transponders.cmis.diagnostics import Instance, listed_ins
 from lumion_hw.drivers.transponders.cmis.performance import FEC_PAGE, bit_error_ratios, read_counters
 from lumion_hw.drivers.transponders.cmis_decoder.memory import Dump, finding
 from lumion_hw.drivers.transponders.decoded import PLAUSIBLE_RANGES, Finding, Severity
+from lumion_hw.drivers.transponders.lane_difference import KIND, Power, describe_difference
+from lumion_hw.quantities import dbm_from_w
 from lumion_hw.standards.cmis import FIELDS, byte_access, codes
 from lumion_hw.standards.cmis.codec import aux_monitor
 from lumion_hw.standards.cmis.coherent_pages import FEC_COUNTERS, LINK_QUANTITIES
@@ -194,10 +196,31 @@ def lanes(dump: Dump) -> Iterator[Finding]:
         if dump.supported(name) is False and active and not dump.advertised.flat:
             message = f"{name} is not 0 on lanes {_listing(map(dump.number_of, active))}, but is not advertised"
             yield finding(_NOTE, "not_supported", message, name, active[0], unreliable=False)
+    yield from _differences(dump)
     for lane in _emitting_lanes(dump):
         if dump.supported("tx_power") and dump.number("tx_power", lane) == 0.0:
             message = f"lane {dump.number_of(lane)} is activated but emits no light"
             yield finding(_WARNING, "contradiction", message, "tx_power", lane, unreliable=False)
+
+
+def _differences(dump: Dump) -> Iterator[Finding]:
+    candidates: dict[Power, list[int]] = {"tx_power": _emitting_lanes(dump), "rx_power": sorted(dump.media_lanes)}
+    for name, candidate_lanes in candidates.items():
+        if not dump.supported(name):
+            continue
+        direction = name.partition("_")[0]
+        by_fibre: dict[int, dict[int, float | None]] = {}
+        for lane in candidate_lanes:
+            power_mw = dump.number(name, lane)
+            fibre = dump.count(f"{direction}_lane_fibre", lane)
+            # Modules that do not state the fibres have 0 everywhere.
+            if fibre:
+                by_fibre.setdefault(fibre, {})[lane] = dbm_from_w(power_mw * 1e-3) if power_mw else None
+        for powers_dbm in by_fibre.values():
+            numbered_dbm = {dump.number_of(lane): level_dbm for lane, level_dbm in powers_dbm.items()}
+            message = describe_difference(name, numbered_dbm)
+            if message:
+                yield finding(_WARNING, KIND, message, name, min(powers_dbm), unreliable=False)
 
 
 def absent(dump: Dump) -> Iterator[Finding]:

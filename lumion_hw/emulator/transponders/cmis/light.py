@@ -6,10 +6,17 @@ import math
 from collections.abc import Sequence
 
 from lumion_hw.emulator.optics.coherent_paths import CoherentLaunch
+from lumion_hw.emulator.optics.demultiplexer import lines_of_lane
+from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.optics.world import OpticalWorld
 from lumion_hw.emulator.transponders.cmis import LaunchedLight, ReceivedLight
 from lumion_hw.emulator.transponders.cmis.optics import DARK_DBM, DARKNESS, Emit, Optics
-from lumion_hw.quantities import dbm_from_w, w_from_dbm, wavelength_m_from_frequency_hz
+from lumion_hw.quantities import (
+    dbm_from_w,
+    frequency_hz_from_wavelength_m,
+    w_from_dbm,
+    wavelength_m_from_frequency_hz,
+)
 
 RECEIVER_BAND_HZ = 37.5e9
 """Half of the 75 GHz channel that a receiver of about 60 GBd accepts, in Hz."""
@@ -24,21 +31,24 @@ class CmisLight:
     def __init__(self, world: OpticalWorld) -> None:
         self._world = world
         self._sent: dict[str, LaunchedLight] = {}
-        self._sent_lanes: dict[str, dict[int, LaunchedLight]] = {}
+        self._sent_lines: dict[tuple[str, float], LaunchedLight] = {}  # by module and frequency in Hz
 
     def emit_multiplexed(self, transponder: str, wavelengths_nm: Sequence[float]) -> Emit:
         """Return a function like :meth:`emit` for a module whose first lanes share the fibre at these wavelengths.
 
-        The optical model has one wavelength for all of them, the middle of the band. Other lanes are not connected.
+        Other lanes are not connected.
         """
-        middle_nm = sum(wavelengths_nm) / len(wavelengths_nm)
-        lanes = self._sent_lanes.setdefault(transponder, {})
+        launched_w = [0.0] * len(wavelengths_nm)
 
         def handle(light: LaunchedLight) -> None:
             if light.media_lane <= len(wavelengths_nm):
-                lanes[light.media_lane] = light
+                wavelength_nm = wavelengths_nm[light.media_lane - 1]
+                launched_w[light.media_lane - 1] = _power_w(light)
                 self._sent[transponder] = light
-                self._world.set_source(transponder, sum(map(_power_w, lanes.values())), middle_nm)
+                self._sent_lines[transponder, frequency_hz_from_wavelength_m(wavelength_nm * 1e-9)] = light
+                self._world.set_lines(
+                    transponder, [Light(power_w, nm) for power_w, nm in zip(launched_w, wavelengths_nm, strict=True)]
+                )
 
         return handle
 
@@ -48,17 +58,16 @@ class CmisLight:
         def receive(media_lane: int, _at_s: float) -> ReceivedLight:
             if media_lane > len(wavelengths_nm):
                 return DARKNESS
-            powers_w = self._world.received_by_source_w(transponder)
-            sender = max(powers_w, key=lambda source: powers_w[source], default="")
-            lanes = self._sent_lanes.get(sender, {})
-            launched_w = sum(map(_power_w, lanes.values()))
-            if media_lane not in lanes or not launched_w:
+            powers_w = lines_of_lane(self._world.received_lines_w(transponder), wavelengths_nm, media_lane)
+            if not powers_w:
                 return DARKNESS
-            sent = lanes[media_lane]
-            power_dbm = _dbm(powers_w[sender] * _power_w(sent) / launched_w)
+            strongest = max(powers_w, key=lambda line: powers_w[line])
+            total_dbm, sent = _dbm(sum(powers_w.values())), self._sent_lines.get(strongest)
+            if sent is None:
+                return ReceivedLight(total_power_dbm=total_dbm)
             return ReceivedLight(
-                total_power_dbm=power_dbm,
-                signal_power_dbm=power_dbm,
+                total_power_dbm=total_dbm,
+                signal_power_dbm=_dbm(powers_w[strongest]),
                 frequency_mhz=sent.frequency_mhz,
                 media_interface=sent.media_interface,
                 test_pattern=sent.test_pattern,
