@@ -152,7 +152,7 @@ def decode_image(image: MemoryImage) -> DecodedModule:
         source=image.source,
         form_factor=codes.describe("identifier", identifier),
         standard="CMIS",
-        revision=f"{major}.{minor}",
+        revision=f"{major}.{minor}" if image.has(None, (1,)) else "",
         identity=dump.advertised.identity(),
         flat=dump.advertised.flat,
         applications=dump.advertised.applications,
