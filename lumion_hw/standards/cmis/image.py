@@ -48,8 +48,8 @@ class MemoryImage:
 
     def has(self, page: Page, span: Iterable[int], bank: int = 0) -> bool:
         """Return whether all given bytes (0 to 255) of a page are known."""
-        missing = self.unknown.get((bank, page), frozenset())
-        return (bank, page) in self.halves and not any(byte in missing for byte in span)
+        missing = self.unknown.get((bank, page))
+        return (bank, page) in self.halves and (not missing or missing.isdisjoint(span))
 
     def to_document(self) -> dict[str, Any]:
         """Return the image as a JSON document for :func:`image_from_document`."""
