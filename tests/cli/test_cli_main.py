@@ -14,6 +14,7 @@ import pytest
 
 from lumion_hw import errors
 from lumion_hw.cli import calibrate_main, main, run
+from lumion_hw.cli.common import output
 from tests.waiting import PATIENCE_S, Bound
 
 DATA = Path(__file__).parents[1] / "data"
@@ -286,3 +287,9 @@ def test_a_file_of_another_kind_is_named(
 ) -> None:
     assert entry(words) in (2, 3)
     assert kind in capsys.readouterr().err
+
+
+def test_notes_of_an_error_are_part_of_its_text() -> None:
+    error = errors.LinkLost("no answer", device="sfp-a")
+    error.add_note("The transmitter may be on.")
+    assert output.paragraph(error).endswith("no answer The transmitter may be on.")

@@ -79,7 +79,7 @@ def test_show_begins_with_what_each_lane_does(bench: str, capsys: pytest.Capture
 def test_show_of_an_sfp(capsys: pytest.CaptureFixture[str]) -> None:
     lines = run(capsys, "show", "lumion-prototype", "sfp-s0n0", "--emulate").splitlines()
     assert lines[0].startswith("sfp-s0n0: SFP/SFP+, LUMION EMU EMU-10G-ER, serial ER000000")
-    assert lines[2].startswith("lane 1: transmits 0.3 dBm, receives -19.7 dBm (LOS), bias 85.")
+    assert lines[2].startswith("lane 1: transmits 0.3 dBm, receives -19.7 dBm (too low) (LOS), bias 85.")
 
 
 def test_show_warns_of_a_wrong_check_sum(bench: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from lumion_hw.drivers.transponders.dump_decoder import decode_file
 from lumion_hw.errors import ConfigError
 from lumion_hw.standards.cmis.image import LOWER, MemoryImage, image_from_document, parse_image
 
@@ -79,3 +80,26 @@ def test_bytes_that_were_not_read_survive_the_file() -> None:
 def test_what_is_no_dump_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_image(data, "x")
+
+
+# https://github.com/sfptotal/SFPTotal-Wizard/issues/2: the program reads only 128 bytes from byte 128 on.
+UPPER_HALF_OF_A_QSFP28 = (
+    "11CC0C800000000000000007FF0000230000320046494E4953415220434F5250202020200000906546544C43393535315245504D2D4136"
+    "204130426807D000800207FFDE5858503043393120202020202020202031383033323120200C1067D5334845313231393541414141303120"
+    "204E4F4B2020494E554941435042414160"
+)
+
+
+@pytest.mark.parametrize("data", [UPPER_HALF_OF_A_QSFP28.encode(), bytes.fromhex(UPPER_HALF_OF_A_QSFP28)])
+def test_128_bytes_of_page_00h_are_not_taken_for_the_lower_memory(data: bytes) -> None:
+    module = decode_file(data)
+    assert module.field("vendor_name").value == "FINISAR CORP"
+    assert module.field("part_number").value == "FTLC9551REPM-A6"
+    assert module.checksums == {"CC_BASE": True, "CC_EXT": True}
+    names = {item.name for item in module.fields}
+    assert names.isdisjoint({"temperature", "supply", "tx_power", "rx_power", "rx_los_flag"})
+
+
+def test_128_bytes_of_lower_memory_remain_what_they_are() -> None:
+    image = parse_image(bytes([0x11, 0x08, *bytes(126)]))
+    assert image.has(None, range(128))

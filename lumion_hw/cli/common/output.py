@@ -94,7 +94,7 @@ def paragraph(error: BaseException) -> str:
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, LumionError):
-        return str(error)
+        return " ".join([str(error), *getattr(error, "__notes__", ())])
     return f"internal error, please report it: {type(error).__name__}: {error}"
 
 

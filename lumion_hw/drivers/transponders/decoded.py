@@ -94,7 +94,7 @@ class DecodedModule:
         source: Origin of the dump.
         form_factor: Name of the form factor.
         standard: Standard of the memory: ``CMIS`` or ``SFF-8472``.
-        revision: Revision of the standard, such as ``5.2``.
+        revision: Revision of the standard, such as ``5.2``; empty if the dump does not say.
         flat: Whether only the lower memory and page 00h exist, as in cables.
         applications: Applications the module offers.
         thresholds: Limits of each monitor as text: high alarm, low alarm, high warning, low warning.

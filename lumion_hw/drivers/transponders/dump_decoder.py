@@ -16,9 +16,9 @@ from lumion_hw.standards.sff8636.codes import SFF8636_IDENTIFIERS
 def decode_file(data: bytes, source: str = "") -> DecodedModule:
     """Decode the bytes of a file with the memory of a module.
 
-    CMIS and SFF-8636 memories can be JSON (``lower`` and ``pages``), a linear image, or 128 bytes of lower memory. SFP
-    memories can be JSON (``a0`` and ``a2``), or the 256 bytes of A0h with or without the bytes of A2h. All can be text
-    in one of the forms of :data:`lumion_hw.standards.module_text.FORMS`.
+    CMIS and SFF-8636 memories can be JSON (``lower`` and ``pages``), a linear image, or the 128 bytes of the lower
+    memory or of page 00h. SFP memories can be JSON (``a0`` and ``a2``), or the 256 bytes of A0h with or without the
+    bytes of A2h. All can be text in one of the forms of :data:`lumion_hw.standards.module_text.FORMS`.
 
     Raises:
         ConfigError: The file is not a dump, or the module follows none of CMIS, SFF-8472 and SFF-8636.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from lumion_hw.clock import Clock
@@ -21,6 +21,7 @@ from lumion_hw.drivers.transponders.qsfp_monitors import (
 from lumion_hw.drivers.transponders.qsfp_squelch import QsfpSquelch
 from lumion_hw.drivers.transponders.sfp_diagnostics import Thresholds
 from lumion_hw.drivers.transponders.squelch import Side, SquelchMode
+from lumion_hw.drivers.transponders.switching import dark_after_failure
 from lumion_hw.errors import (
     ConfigError,
     DeviceAddress,
@@ -259,7 +260,8 @@ class QsfpTransponder(Driver):
     def enable(self) -> None:
         """Leave low-power mode, switch all transmitters on and wait until each reports a power within its limits.
 
-        Without a monitor of the launched power, only the register is read back.
+        Without a monitor of the launched power, only the register is read back. After an error, the lanes that were
+        off are switched off again.
 
         Raises:
             NotSupportedError: Software cannot switch the transmitters.
@@ -638,11 +640,24 @@ class QsfpTransponder(Driver):
         lanes = tuple(lanes)
         self._require("tx_disable", "switching the transmitter", "195.4")
         with self._pages.transaction():
-            self.power_up()
-            self._flags.read()  # so that only new faults count
-            self._memory.write_lanes("tx_disable", lanes, 0)
-            if self.capabilities.tx_power:
-                self._await_power(lanes)
+            self._guard()
+            power = self.power_control()
+            is_asleep = power.by_software and power.low_power
+            disabled = self._memory.lanes("tx_disable")
+            dark = [lane for lane in lanes if is_asleep or disabled[lane - 1]]
+            others = [lane for lane in LANES if lane not in lanes]
+            with dark_after_failure(self._clock, lambda: self._disable(dark)):
+                if is_asleep:  # all lanes would emit when the module leaves low power
+                    self._disable(others)
+                self.power_up()
+                self._flags.read()  # so that only new faults count
+                self._memory.write_lanes("tx_disable", lanes, 0)
+                if self.capabilities.tx_power:
+                    self._await_power(lanes)
+
+    def _disable(self, lanes: Collection[int]) -> None:
+        if lanes:
+            self._memory.write_lanes("tx_disable", lanes, 1)
 
     def _switch_off(self, lanes: Iterable[int]) -> None:
         lanes = tuple(lanes)

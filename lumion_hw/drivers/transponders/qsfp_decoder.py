@@ -153,7 +153,7 @@ def decode_qsfp(image: MemoryImage) -> DecodedModule:
         source=image.source,
         form_factor=sff8024.describe("identifier", dump.lower[0]),
         standard="SFF-8636",
-        revision=_CODES["revision_compliance"](dump.capabilities.revision),
+        revision=_CODES["revision_compliance"](dump.capabilities.revision) if image.has(None, (1,)) else "",
         identity=identity_of(dump.page),
         flat=dump.capabilities.flat,
         applications=(),
@@ -244,7 +244,8 @@ def _missing(dump: _QsfpDump) -> Iterator[Finding]:
         message = "page 00h is not complete, so the dump does not say what the module is"
         yield Finding(Severity.WARNING, "00h:128", "truncated", message)
         return
-    announced = ((THRESHOLD_PAGE, not dump.capabilities.flat), (USER_PAGE, dump.capabilities.page_02))
+    is_paged = not dump.capabilities.flat and dump.image.has(None, (2,))
+    announced = ((THRESHOLD_PAGE, is_paged), (USER_PAGE, dump.capabilities.page_02))
     for page, is_present in announced:
         if is_present and dump.image.half(page) is None and (0, page) not in dump.image.unreadable:
             message = f"the module has page {page:02X}h, but the dump does not contain it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
 from lumion_hw.drivers.transponders.lane_difference import KIND
@@ -41,6 +41,7 @@ class LaneReadings:
         has_fault: Whether the transmitter reports a fault.
         has_signal: Whether the receiver has a signal (no LOS).
         is_locked: Whether the receiver is locked (no LOL).
+        limits: Lowest and highest power in dBm without a warning of the module, by monitor.
     """
 
     lane: int
@@ -51,6 +52,7 @@ class LaneReadings:
     has_fault: bool | None = None
     has_signal: bool | None = None
     is_locked: bool | None = None
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def transmits(self) -> bool | None:
@@ -75,17 +77,23 @@ class LaneReadings:
         if self.transmits is False:
             return f"transmits nothing ({'switched off' if self.is_on is False else 'dark'}){fault}"
         if self.tx_power is not None:
-            return f"transmits {_text(self.tx_power, '.1f')}{fault}"
+            return f"transmits {_text(self.tx_power, '.1f')}{self._judgement('tx_power', self.tx_power)}{fault}"
         return f"{'transmits (power not measured)' if self.transmits else 'transmitter unknown'}{fault}"
 
     def _reception(self) -> str:
         signs = [sign for sign, is_good in (("LOS", self.has_signal), ("LOL", self.is_locked)) if is_good is False]
         flags = f" ({', '.join(signs)})" if signs else ""
         if self.rx_power is not None and self.rx_power.quality is not Quality.BELOW_RANGE:
-            return f"receives {_text(self.rx_power, '.1f')}{flags}"
+            return f"receives {_text(self.rx_power, '.1f')}{self._judgement('rx_power', self.rx_power)}{flags}"
         if self.receives is False:
             return f"receives nothing{flags}"
         return f"receives a signal (power not measured){flags}" if self.receives else f"receiver unknown{flags}"
+
+    def _judgement(self, monitor: str, power: Reading) -> str:
+        if monitor not in self.limits or power.value is None:
+            return ""
+        lowest, highest = self.limits[monitor]
+        return " (too low)" if power.value < lowest else " (too high)" if power.value > highest else ""
 
 
 @dataclass(frozen=True)
@@ -99,6 +107,8 @@ class ModuleReadings:
         link: Quality of the received signal, by name.
         flags: Flags that are set.
         warnings: Lanes of one fibre with too different powers.
+        limits: Lowest and highest power in dBm without a warning of the module, by monitor.
+        is_complete: Whether the dump has all monitors that the module has.
     """
 
     state: str = ""
@@ -107,6 +117,8 @@ class ModuleReadings:
     link: Mapping[str, Reading] = field(default_factory=dict)
     flags: tuple[Flag, ...] = ()
     warnings: tuple[str, ...] = ()
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    is_complete: bool = True
 
     def lines(self) -> Iterator[str]:
         """Yield the readings as lines of text."""
@@ -117,9 +129,15 @@ class ModuleReadings:
         yield from map(str, self.lanes)
         yield from (f"warning: {text}" for text in self.warnings)
         if not (monitors or self.lanes):
-            yield "no readings: the module has no monitors, or they are not in the dump"
+            yield "no readings: the module has no monitors" + (
+                "" if self.is_complete else ", or they are not in the dump"
+            )
         if self.link:
             yield "link: " + ", ".join(f"{name} {_text(reading, '.3g')}" for name, reading in self.link.items())
+        verbs = {"tx_power": "transmits", "rx_power": "receives"}
+        limits = [f"{verbs[name]} {low:.1f} to {high:.1f} dBm" for name, (low, high) in self.limits.items()]
+        if limits and self.lanes:
+            yield f"limits of the module: {', '.join(limits)}"
         alarms = _flag_texts(self.flags)
         if alarms:
             omitted = f" and {len(alarms) - _MAX_FLAGS} more" if len(alarms) > _MAX_FLAGS else ""
@@ -140,7 +158,8 @@ def module_readings(module: DecodedModule, flags: Collection[Flag] = ()) -> Modu
         if item.quality is not Quality.NOT_SUPPORTED and (item.value or not module.flat)
     }
     set_flags = tuple(dict.fromkeys([*_set_flags(module), *flags]))
-    lanes = tuple(_lane(table, set_flags, lane) for lane in _lanes(table))
+    limits = dict(_limits(table))
+    lanes = tuple(replace(_lane(table, set_flags, lane), limits=limits) for lane in _lanes(table, set_flags))
     return ModuleReadings(
         state=_state(table),
         monitors={name: _reading(table[name, None]) for name in _MODULE_MONITORS if (name, None) in table},
@@ -148,12 +167,29 @@ def module_readings(module: DecodedModule, flags: Collection[Flag] = ()) -> Modu
         link=_link(module) if any(lane.receives is not False for lane in lanes) else {},
         flags=set_flags,
         warnings=tuple(finding.message for finding in module.findings if finding.kind == KIND),
+        limits=limits,
+        is_complete=not (module.damage or any(item.kind == "missing_page" for item in module.findings)),
     )
 
 
-def _lanes(table: Mapping[Flag, DecodedField]) -> list[int]:
+def _limits(table: Mapping[Flag, DecodedField]) -> Iterator[tuple[str, tuple[float, float]]]:
+    for monitor in ("tx_power", "rx_power"):
+        if not any(name == monitor for name, _ in table):
+            continue
+        items = [
+            next((table[key, None] for key in (name, f"{name}_threshold") if (key, None) in table), None)
+            for name in (f"{monitor}_low_warning", f"{monitor}_high_warning")
+        ]
+        low, high = (None if item is None or item.quality is not Quality.OK else _reading(item).value for item in items)
+        if low is not None and high is not None and low < high:
+            yield monitor, (low, high)
+
+
+def _lanes(table: Mapping[Flag, DecodedField], flags: Collection[Flag]) -> list[int]:
     indices = {index for name, index in table if name in (*_LANE_MONITORS, *_LOS, *_FAULT)}
     measured = {index for name, index in table if name in _LANE_MONITORS}
+    flagged = {name.removesuffix("_flag") for name in (*_LOS, *_LOL, *_FAULT)}
+    indices |= {lane for name, lane in flags if name in flagged and lane is not None}
     # Flags have a bit for every possible lane, monitors only for lanes of the module.
     return sorted({1 if index is None else index for index in measured or indices})
 
@@ -242,10 +278,20 @@ def _flag_texts(flags: Collection[Flag]) -> list[str]:
     for name, lane in flags:
         if name not in _EVENTS | _SHOWN:
             lanes.setdefault(name, []).extend([] if lane is None else [lane])
-    return [
-        name.replace("_", " ") + (f" (lane {', '.join(map(str, numbers))})" if numbers else "")
-        for name, numbers in lanes.items()
-    ]
+    return [_flag_name(name) + (f" ({_lanes_text(numbers)})" if numbers else "") for name, numbers in lanes.items()]
+
+
+def _flag_name(name: str) -> str:
+    kind, _, rest = name.partition("_")
+    # SFF-8472 has one word for all alarms and one for all warnings.
+    return (f"{rest}_{kind}" if kind in ("alarm", "warning") else name).replace("_", " ")
+
+
+def _lanes_text(lanes: Collection[int]) -> str:
+    first, last = min(lanes), max(lanes)
+    if len(lanes) > 2 and len(lanes) == last - first + 1:
+        return f"lanes {first} to {last}"
+    return f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, sorted(lanes)))}"
 
 
 def _text(reading: Reading, number_format: str) -> str:

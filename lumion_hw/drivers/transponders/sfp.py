@@ -25,6 +25,7 @@ from lumion_hw.drivers.transponders.sfp_identity import (
     identity_of,
 )
 from lumion_hw.drivers.transponders.sfp_memory import MONITOR_START, SOFT_CONTROL_S, TOLERATED, SfpMemory
+from lumion_hw.drivers.transponders.switching import dark_after_failure
 from lumion_hw.errors import (
     DeviceAddress,
     DeviceError,
@@ -193,18 +194,23 @@ class SfpTransponder(Driver):
     def enable(self) -> None:
         """Switch the transmitter on and wait until its power is within the alarm thresholds of the module.
 
+        After an error, a transmitter that was off is switched off again.
+
         Raises ``NotSupportedError`` if software cannot switch the transmitter, and ``DeviceError`` if the module
         reports a fault, or no valid power within its start-up time.
         """
         self._require("soft_tx_disable", "switching the transmitter")
+        self._guard()
         self._diagnostics()
-        with self._registers.transaction():
-            # Only TX_DISABLE clears a latched fault (SFF-8431).
-            if self.capabilities.soft_tx_fault and self._memory.status_bit("tx_fault"):
-                self._memory.select_tx_disable(True)
-                self._clock.sleep(SOFT_CONTROL_S)
-            self._memory.select_tx_disable(False)
-        self._await_power()
+        was_off = self._memory.status_bit("soft_tx_disable")
+        with dark_after_failure(self._clock, lambda: self._memory.select_tx_disable(True) if was_off else None):
+            with self._registers.transaction():
+                # Only TX_DISABLE clears a latched fault (SFF-8431).
+                if self.capabilities.soft_tx_fault and self._memory.status_bit("tx_fault"):
+                    self._memory.select_tx_disable(True)
+                    self._clock.sleep(SOFT_CONTROL_S)
+                self._memory.select_tx_disable(False)
+            self._await_power()
 
     def disable(self) -> None:
         """Switch the transmitter off and check that it emits no light.
@@ -212,6 +218,7 @@ class SfpTransponder(Driver):
         Raises ``NotSupportedError`` if software cannot switch the transmitter, and ``VerifyError`` if it still emits.
         """
         self._require("soft_tx_disable", "switching the transmitter")
+        self._guard()
         self._diagnostics()
         self._memory.select_tx_disable(True)
         deadline = self._clock.now() + SWITCH_OFF_S
@@ -363,6 +370,11 @@ class SfpTransponder(Driver):
             self._thresholds = {monitor: calibration.thresholds(monitor, memory) for monitor in MONITORS}
             self._calibration = calibration
         return self._calibration
+
+    def _guard(self) -> None:
+        """Check that the module was not replaced. Raises ``IdentityError``."""
+        if self._identity is not None:
+            self._memory.guard(self._identity.serial, self._identity.part_number)
 
     def _require(self, capability: str, label: str) -> None:
         if not getattr(self.capabilities, capability):

@@ -57,6 +57,8 @@ _SUPPORTED_BY = {  # bit of A0h that must be set for a bit, or all bits of one k
     "cal": "externally_calibrated",
     "wavelength_fraction": "tunable",
 }
+_DECIDED_BY = {"rate_margin_max": FIELDS["nominal_rate"].byte}
+"""Byte of A0h that decides what a field means, if not a bit of ``_SUPPORTED_BY``."""
 _OVERFLOW_TEXTS = {"length_smf_km": "more than 254 km", "length_smf_100m": "more than 25.4 km"}
 
 _MAX_PRINTED_BYTES = 16
@@ -78,6 +80,10 @@ _CODES: Mapping[str, Words] = {
     "compliance": _of(REVISIONS),
     "ext_compliance": _of(EXTENDED_COMPLIANCE),
 }
+
+
+def _support_of(name: str) -> str | None:
+    return _SUPPORTED_BY.get(name if name in _SUPPORTED_BY else name.partition("_")[0])
 
 
 class _SfpDump:
@@ -144,12 +150,18 @@ class _SfpDump:
             return not self.has(A0H, [BITS["ddm_implemented"].byte])
         if name == "wavelength" and self.copper:
             return False  # copper cables have no wavelength; the bytes may describe the cable
-        kind = name if name in _SUPPORTED_BY else name.partition("_")[0]
-        support = _SUPPORTED_BY.get(kind)
+        support = _support_of(name)
         return support is None or is_set(support, self.image.a0) or not self.has(A0H, [BITS[support].byte])
 
-    def damaged(self, device: int, offset: int) -> bool:
-        """Return whether a wrong checksum makes the byte at ``offset`` of the memory at ``device`` doubtful."""
+    def damaged(self, name: str, device: int, offset: int) -> bool:
+        """Return whether a wrong checksum makes a field at ``offset`` of the memory at ``device`` doubtful."""
+        support = _support_of(name)
+        deciding = BITS[support].byte if support is not None else _DECIDED_BY.get(name)
+        return self._is_under_wrong_sum(device, offset) or (
+            deciding is not None and self._is_under_wrong_sum(A0H, deciding)
+        )
+
+    def _is_under_wrong_sum(self, device: int, offset: int) -> bool:
         damaged = {item.name for item, fits in self.checksums.items() if not fits}
         if device == A2H and "CC_EXT" in damaged:
             return True  # A0h:92-93 define how to interpret A2h
@@ -300,7 +312,7 @@ def _decoded(
 ) -> DecodedField:
     if not dump.supported(name, device):
         value, description, quality = None, "", Quality.NOT_SUPPORTED
-    if dump.damaged(device, offset) and quality is not Quality.STALE:
+    if dump.damaged(name, device, offset) and quality is not Quality.STALE:
         quality = Quality.CHECKSUM_WRONG
     address = f"{_ADDRESSES[device]}:{offset}"
     return DecodedField(name, None, address, 0, raw.hex(), value, unit, description, quality)

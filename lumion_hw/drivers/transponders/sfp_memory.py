@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.transponders.sfp_identity import is_set
-from lumion_hw.errors import DeviceAddress, DeviceError, FrameError, LinkError, LinkLost, VerifyError
+from lumion_hw.errors import DeviceAddress, DeviceError, FrameError, IdentityError, LinkError, LinkLost, VerifyError
 from lumion_hw.sessions.module.registers import RegisterAccess, largest_read_of, read_whole_numbers
-from lumion_hw.standards.registers import checksum_matches
+from lumion_hw.standards.registers import checksum_matches, unscaled
 from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, CHECKSUMS, FIELDS, FLAG_BITS
 
 MONITOR_START = FIELDS["temperature"].byte
@@ -93,6 +93,19 @@ class SfpMemory:
         for name in damaged:
             self.warnings[name] = f"{name} is wrong: {_COVERED[name]} may be wrong"
         return memory
+
+    def guard(self, serial: str, part_number: str) -> None:
+        """Raise ``IdentityError`` if the module is not the one with this serial and part number any longer."""
+        first, last = FIELDS["part_number"], FIELDS["serial_number"]
+        data = self.registers.read(A0H, first.byte, last.end - first.byte)
+        actual = str(unscaled(first, data[: first.length])), str(unscaled(last, data[-last.length :]))
+        if actual != (part_number, serial):
+            raise self._target.error(
+                IdentityError,
+                f"expected {part_number} with serial {serial}, found {actual[0]} with serial {actual[1]}: the module "
+                "was replaced; nothing was written",
+                hint="Call identify() to use the new module, or close the driver.",
+            )
 
     def monitors(self) -> bytes:
         """Return the monitors and status bits, A2h:96 to 111, read in one transfer if the connection can."""

@@ -1,7 +1,7 @@
 """A saved CMIS memory.
 
 File formats: JSON (``lower`` and ``pages`` in hexadecimal), a memory file of 256 bytes or more as from Linux optoe, and
-128 bytes of lower memory. Bytes missing in a file are unknown.
+128 bytes of lower memory or of page 00h. Bytes missing in a file are unknown.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from lumion_hw.errors import ConfigError
 from lumion_hw.files.reading import parse_json
 from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Page
+from lumion_hw.standards.sff8636.codes import SFF8636_IDENTIFIERS
 
 Half = tuple[int, Page]
 """Bank and page (``None`` for the lower memory) of 128 bytes of memory."""
@@ -47,8 +48,8 @@ class MemoryImage:
 
     def has(self, page: Page, span: Iterable[int], bank: int = 0) -> bool:
         """Return whether all given bytes (0 to 255) of a page are known."""
-        missing = self.unknown.get((bank, page), frozenset())
-        return (bank, page) in self.halves and not any(byte in missing for byte in span)
+        missing = self.unknown.get((bank, page))
+        return (bank, page) in self.halves and (not missing or missing.isdisjoint(span))
 
     def to_document(self) -> dict[str, Any]:
         """Return the image as a JSON document for :func:`image_from_document`."""
@@ -123,7 +124,7 @@ def image_from_linear(data: bytes, source: str = "", missing: frozenset[int] = f
     """Return the image of a memory file, with byte ``b`` of page ``p`` in bank ``k`` at ``(256 k + p) 128 + b``.
 
     Args:
-        data: Content of the file.
+        data: Content of the file; 128 bytes can be page 00h alone.
         source: Name of the file.
         missing: Offsets of unknown bytes in ``data``.
 
@@ -132,6 +133,12 @@ def image_from_linear(data: bytes, source: str = "", missing: frozenset[int] = f
     """
     if len(data) < HALF_BYTES:
         raise ConfigError(f"{source or 'dump'}: only {len(data)} bytes of memory", hint=_HINT)
+    if len(data) == HALF_BYTES and not missing and _is_page_00h(data):
+        # Some programs read only this page. Its first byte repeats the first byte of the lower memory.
+        lower = data[:1].ljust(HALF_BYTES, b"\x00")
+        unknown_lower = frozenset(range(1, HALF_BYTES))
+        remark = f"{half_name(LOWER)}: only 1 of {HALF_BYTES} bytes"
+        return MemoryImage({LOWER: lower, (0, 0x00): data}, {LOWER: unknown_lower}, source, (remark,))
     halves: dict[Half, bytes] = {LOWER: data[:HALF_BYTES]}
     unknown = {LOWER: frozenset(offset for offset in missing if offset < HALF_BYTES)}
     remarks = []
@@ -151,6 +158,15 @@ def image_from_linear(data: bytes, source: str = "", missing: frozenset[int] = f
         unknown[half] = unknown.get(half, frozenset()) | gaps
         halves[half] = part.ljust(HALF_BYTES, b"\x00")
     return MemoryImage(halves, {half: gaps for half, gaps in unknown.items() if gaps}, source, tuple(remarks))
+
+
+def _is_page_00h(data: bytes) -> bool:
+    """Return whether 128 bytes are page 00h rather than the lower memory: the vendor's name and the checksums fit."""
+    is_qsfp = data[0] in SFF8636_IDENTIFIERS
+    name = data[20:36] if is_qsfp else data[1:17]  # SFF-8636 bytes 148 to 163; CMIS bytes 129 to 144
+    sums = ((0, 63), (64, 95)) if is_qsfp else ((0, 94),)
+    is_text = name.isascii() and name.decode("ascii", "replace").isprintable() and bool(name.strip())
+    return is_text and all(sum(data[first:at]) % 256 == data[at] for first, at in sums)
 
 
 def _half(key: object, source: str) -> Half:

@@ -179,6 +179,8 @@ def _linear(block: Block, source: str) -> MemoryImage:
     size = -(-block.end // HALF_BYTES) * HALF_BYTES
     data, unknown, _ = _filled(block.cells, 0, size)
     image = image_from_linear(data, source, unknown)
+    if size == HALF_BYTES and LOWER in image.unknown and not unknown:
+        return image  # the 128 bytes are page 00h
     absent: dict[Half, int] = {}
     for number in range(size // HALF_BYTES):
         half = LOWER if number == 0 else ((number - 1) // 256, (number - 1) % 256)

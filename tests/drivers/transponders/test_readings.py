@@ -13,6 +13,7 @@ from lumion_hw.drivers import CmisTransponder
 from lumion_hw.drivers.transponders.cmis_decoder import decode_image
 from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
 from lumion_hw.drivers.transponders.dump_decoder import decode_file, decode_memory
+from lumion_hw.drivers.transponders.qsfp_decoder import decode_qsfp
 from lumion_hw.drivers.transponders.readings import LaneReadings, module_readings
 from lumion_hw.drivers.transponders.sfp_decoder import decode_sfp
 from lumion_hw.emulator import CmisModule, Fibre, join
@@ -21,7 +22,7 @@ from lumion_hw.standards.cmis import FIELDS
 from lumion_hw.standards.cmis.image import LOWER, MemoryImage
 from lumion_hw.standards.module_text import image_from_text
 from lumion_hw.standards.sff8472.image import SfpImage
-from tests.drivers.transponders.qsfp_memories import linear, lr4
+from tests.drivers.transponders.qsfp_memories import cable, linear, lr4
 from tests.drivers.transponders.sfp_memories import CONSTANTS, IDENTITY, MONITORS
 from tests.standards import module_text_samples as posted
 
@@ -46,6 +47,8 @@ def test_a_posted_memory_of_an_sfp() -> None:
     assert text_of(decode_memory(image)) == [
         "module: temperature 66.2 °C, supply 3.271 V",
         "lane 1: transmits -3.0 dBm, receives -3.0 dBm, bias 6.0 mA",
+        # 0928h, 2710h, 032Ch, 2710h · 0.1 µW
+        "limits of the module: transmits -6.3 to 0.0 dBm, receives -10.9 to 0.0 dBm",
     ]
 
 
@@ -65,8 +68,9 @@ def test_four_lanes_that_receive_nothing() -> None:
     assert lines[0].startswith("module: ready, data paths activated, temperature 38.5")
     assert lines[1].startswith("lane 1: transmits 1.0 dBm, receives nothing, bias 70.")
     assert "receives nothing (LOS)" in lines[2]
-    assert lines[-1] == "flags: rx power low alarm (lane 1, 2)"
-    assert len(lines) == 6
+    assert lines[-1] == "flags: rx power low alarm (lanes 1, 2)"
+    assert lines[-2].startswith("limits of the module: transmits -2.9 to 4.0 dBm")
+    assert len(lines) == 7
 
 
 def test_lanes_with_different_powers_in_one_fibre_are_a_warning() -> None:
@@ -88,7 +92,7 @@ def test_lanes_of_a_cmis_module_are_compared_if_they_share_a_fibre(profile: str,
 
 def test_a_module_that_is_off() -> None:
     lines = text_of(decode_image(dumped("400g-dr4", switch_on=False)))
-    assert [line.partition(",")[0] for line in lines[1:]] == [
+    assert [line.partition(",")[0] for line in lines[1:5]] == [
         f"lane {lane}: transmits nothing (switched off)" for lane in range(1, 5)
     ]
 
@@ -119,9 +123,41 @@ def test_a_cable_without_monitors_says_so() -> None:
         MemoryImage({LOWER: bytes([0x18, 0x52, 0x80, *bytes(125)]), (0, 0): bytes([0x18, *bytes(127)])})
     )
     assert "no monitors" in text_of(module)[-1]
-    assert text_of(decode_sfp(SfpImage(bytes([3, *bytes(255)])))) == [
-        "no readings: the module has no monitors, or they are not in the dump"
+    assert text_of(decode_qsfp(MemoryImage({(0, page): bytes(data) for page, data in cable().items()}))) == [
+        "no readings: the module has no monitors"
     ]
+
+
+def test_readings_that_are_not_in_the_dump() -> None:
+    lower_is_missing = MemoryImage(
+        {LOWER: bytes([0x11, *bytes(127)]), (0, 0): bytes(128)}, {LOWER: frozenset(range(1, 128))}, "", ("lower: cut",)
+    )
+    text = "no readings: the module has no monitors, or they are not in the dump"
+    assert text_of(decode_memory(lower_is_missing)) == [text]
+
+
+def test_a_power_outside_its_limits_is_called_so() -> None:
+    limits = {"tx_power": (-4.7, 4.0), "rx_power": (-15.8, -1.0)}
+    assert str(LaneReadings(1, dbm(5.0), dbm(-19.7), limits=limits)) == (
+        "lane 1: transmits 5.0 dBm (too high), receives -19.7 dBm (too low)"
+    )
+    assert str(LaneReadings(1, dbm(-4.7), dbm(-1.0), limits=limits)) == "lane 1: transmits -4.7 dBm, receives -1.0 dBm"
+
+
+def test_flags_of_all_classes_read_alike() -> None:
+    flags = (*(("tx_bias_low_alarm", lane) for lane in (1, 2, 3, 4)), ("rx_power_high_warning", 6), ("rx_lol", 2))
+    assert text_of(decode_image(dumped("400g-dr4")), flags)[-1] == (
+        "flags: tx bias low alarm (lanes 1 to 4), rx power high warning (lane 6)"
+    )
+    memory = bytearray(CONSTANTS + MONITORS + bytes(146))
+    memory[112] = 0x0C  # bias alarms (SFF-8472 Table 9-12)
+    sfp = decode_sfp(SfpImage(bytes(IDENTITY + bytes(160)), bytes(memory)))
+    assert text_of(sfp)[-1] == "flags: tx bias high alarm, tx bias low alarm"
+
+
+def test_lanes_without_monitors_show_the_signal_that_they_lost() -> None:
+    lines = text_of(decode_image(dumped("aec")), (("rx_los", 3), ("rx_lol", 3)))
+    assert lines[1] == "lane 3: transmits (power not measured), receives nothing (LOS, LOL)"
 
 
 def test_inverted_loss_of_signal() -> None:

@@ -496,6 +496,22 @@ def test_another_module_plugged_in_meanwhile_is_read_anew(module: Module, clock:
     assert sfp.thresholds()["temperature"].high_alarm == 80.0
 
 
+@pytest.mark.parametrize("call", [SfpTransponder.enable, SfpTransponder.disable])
+def test_a_module_swapped_while_open_is_not_switched(
+    module: Module, clock: VirtualClock, call: Callable[[SfpTransponder], None]
+) -> None:
+    sfp = SfpTransponder(module, clock, device="sfp1")
+    sfp.open()
+    before = bytes(module.memory[A2H])
+    module.memory[A0H][68:78] = b"EMU0000002"
+    module.seal()
+    with pytest.raises(IdentityError, match="with serial EMU0000002: the module was replaced"):
+        call(sfp)
+    assert bytes(module.memory[A2H])[110] == before[110]
+    sfp.identify()
+    call(sfp)
+
+
 def test_before_opening_and_after_closing_nothing_works(module: Module, clock: VirtualClock) -> None:
     sfp = SfpTransponder(module, clock, device="sfp1")
     with pytest.raises(ConnectError, match="not open"):

@@ -22,7 +22,8 @@ from lumion_hw.drivers.transponders.cmis.scope import Scope
 from lumion_hw.drivers.transponders.cmis.shared import SharedModule
 from lumion_hw.drivers.transponders.cmis.signal_integrity import ActiveSignalIntegrity, SignalIntegrity
 from lumion_hw.drivers.transponders.squelch import Side, SquelchMode
-from lumion_hw.errors import ConfigError, DeviceError, NotSupportedError
+from lumion_hw.drivers.transponders.switching import dark_after_failure
+from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, NotSupportedError
 from lumion_hw.interfaces import (
     LockReport,
     Monitors,
@@ -215,6 +216,9 @@ class PathDriver:
     def enable(self) -> None:
         """Power up, initialise, switch the transmitters on, and wait until all media lanes emit light.
 
+        After an error, the lanes that were off are switched off again; after a time-out they stay enabled, so that
+        :meth:`lock_state` shows the reason.
+
         Raises:
             DeviceError: No application is selected, or the module reports a fault.
             DeviceTimeoutError: A step took longer than 1.5 times the advertised time, or a lane stays dark.
@@ -229,11 +233,13 @@ class PathDriver:
             dp.await_steady(module, dp.host_lanes(paths))
             # Set first, so that after Ctrl-C the end of the block switches the paths off.
             self._shared.emitting |= {path.first_lane for path in paths}
-            states = dp.states(module)
-            if any(states[lane] != DataPathState.ACTIVATED for lane in dp.host_lanes(paths)):
-                dp.initialise(module, paths)
-            dp.switch_on(module, paths)
-            light.await_light(module, self._shared.parts().vdm, _media_lanes(paths))
+            dark = _media_lanes(paths) - dp.lanes_on(module, paths)
+            with dark_after_failure(module.clock, lambda: _disable(module, dark), unless=(DeviceTimeoutError,)):
+                states = dp.states(module)
+                if any(states[lane] != DataPathState.ACTIVATED for lane in dp.host_lanes(paths)):
+                    dp.initialise(module, paths)
+                dp.switch_on(module, paths)
+                light.await_light(module, self._shared.parts().vdm, _media_lanes(paths))
 
     def disable(self) -> None:
         """Switch the transmitters off and check that all media lanes are dark. The data paths stay initialised.
@@ -525,3 +531,8 @@ def lane_of(shared: SharedModule, number: int) -> ModulePath:
             f"The module has media lanes {', '.join(map(str, lanes))}.",
         )
     return ModulePath(shared, Scope(media_lane=number))
+
+
+def _disable(module: ModuleContext, media_lanes: Collection[int]) -> None:
+    if media_lanes and module.advertised.supported("tx_disable"):
+        module.memory.set_lanes("tx_disable", media_lanes, True)

@@ -49,10 +49,15 @@ def power_down(module: ModuleContext, pins: PinnedAdapter | None = None) -> None
 
 
 def reset(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
-    """Reset the module, by ResetL if wired, and wait until it responds. All settings are lost."""
+    """Reset the module, by ResetL if wired, and wait until it responds. All settings are lost.
+
+    Raises:
+        NotSupportedError: The memory is flat, and ResetL is not wired.
+    """
     memory = module.memory
     with memory.pages.transaction():
         if not _drive(pins, "reset_l", True):
+            module.needs(not module.advertised.flat, "a reset by software")
             module.guard()
             byte = memory.pages.read_page(None, 26, 1)[0]
             # Not read back, because the bit clears itself with the reset.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 
 from lumion_hw.drivers.transponders.cmis.diagnostics import sample_value
 from lumion_hw.drivers.transponders.cmis_decoder import identity_checks, live_checks
@@ -157,7 +158,7 @@ def decode_image(image: MemoryImage) -> DecodedModule:
         source=image.source,
         form_factor=codes.describe("identifier", identifier),
         standard="CMIS",
-        revision=f"{major}.{minor}",
+        revision=f"{major}.{minor}" if image.has(None, (1,)) else "",
         identity=dump.advertised.identity(),
         flat=dump.advertised.flat,
         applications=dump.advertised.applications,
@@ -196,6 +197,8 @@ def _check_kind(dump: Dump) -> None:
 def _fields(dump: Dump, unreliable: set[FieldKey]) -> Iterator[DecodedField]:
     selector = dump.count("diagnostics_selector")
     for field in ALL_FIELDS:
+        if dump.half(field.page) is None:
+            continue
         if field.name.startswith(_BY_INSTANCE) and field.array is not None:
             continue  # samples, thresholds and flags of instances are meaningless without descriptors
         # The meaning of the bytes of page 14h depends on its selector.
@@ -232,7 +235,7 @@ def _field(dump: Dump, field: Field, index: int | None, unreliable: bool) -> Dec
     value = dump.value(field.name, index)
     page = 0 if field.page is None else field.page
     # A value also depends on its support bit, its multiplier and its list of lanes.
-    damaged = any(dump.is_damaged(FIELDS[name]) for name in _read_with(field))
+    damaged = any(map(dump.is_damaged, _read_with(field.name)))
     quality = Quality.OK
     # A support bit with a wrong checksum does not prove that a field is missing.
     if not supported and not damaged:
@@ -266,12 +269,13 @@ def _lanes_of(field: Field) -> str:
     return field.array.of if field.banked and field.array is not None else ""
 
 
-def _read_with(field: Field) -> Iterator[str]:
-    yield field.name
+@cache
+def _read_with(name: str) -> tuple[Field, ...]:
+    """Return a field and all fields that decide what it means."""
+    field = FIELDS[name]
     lanes = "application_media_lane_options" if _lanes_of(field) == MEDIA else ""
-    for name in (field.support, field.multiplier, explained_by(field), lanes):
-        if name in FIELDS:
-            yield from _read_with(FIELDS[name])
+    needed = (name for name in (field.support, field.multiplier, explained_by(field), lanes) if name in FIELDS)
+    return (field, *(further for name in needed for further in _read_with(name)))
 
 
 def _thresholds(fields: tuple[DecodedField, ...]) -> dict[str, tuple[str, ...]]:

@@ -86,7 +86,8 @@ def pages(dump: Dump) -> Iterator[Finding]:
         ({0x20, 0x24, 0x2F}, "vdm_supported"),
         ({0x03}, "page_03h_supported"),
     ):
-        advertised = name in ("identifier", "flat_memory") or bool(dump.value(name))
+        value = dump.value(name)
+        advertised = name == "identifier" or (name == "flat_memory" and value is not None) or bool(value)
         if advertised and expected - present:
             missing = sorted(expected - present)
             verb = "pages {} are" if len(missing) > 1 else "page {} is"

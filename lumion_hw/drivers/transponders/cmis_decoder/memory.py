@@ -30,6 +30,9 @@ class Dump:
         self.image = image
         self.bank = bank
         self.advertised = Advertised(image.half, lambda page, bank: (bank, page) in image.halves, self.has_field)
+        # Asked for each element of an array, but the same for all of them.
+        self._supported: dict[str, bool | None] = {}
+        self._damaged: dict[str, bool] = {}
 
     def number_of(self, lane: int) -> int:
         """Return the number of a lane of this bank, counted over all banks."""
@@ -70,15 +73,21 @@ class Dump:
 
     def supported(self, name: str) -> bool | None:
         """Return whether the module supports a field, according to its memory."""
-        return self.advertised.supported(name)
+        if name not in self._supported:
+            self._supported[name] = self.advertised.supported(name)
+        return self._supported[name]
 
     @cached_property
     def checksums(self) -> dict[Checksum, bool]:
         """Whether each page checksum in the dump is right."""
-        result = {}
+        result: dict[Checksum, bool] = {}
         for item in CHECKSUMS:
             half = self.half(item.space)
-            if half is None or (item.space == 0x04 and not self.advertised.tunable):
+            if half is None:
+                continue
+            # Only tunable modules have page 04h; page 01h tells which are tunable.
+            is_reliable = all(fits for other, fits in result.items() if other.space == 0x01)
+            if item.space == 0x04 and not self.advertised.tunable and is_reliable:
                 continue
             if self.image.has(item.space, range(item.first, item.byte + 1)):
                 result[item] = checksum_matches(item, half)
@@ -86,8 +95,11 @@ class Dump:
 
     def is_damaged(self, field: Field) -> bool:
         """Return whether a field lies in memory with a wrong checksum."""
-        damaged = (item for item, fits in self.checksums.items() if not fits and item.space == field.page)
-        return any({*range(item.first, item.last + 1), item.byte} & {*field.all_bytes()} for item in damaged)
+        if field.name not in self._damaged:
+            wrong = (item for item, fits in self.checksums.items() if not fits and item.space == field.page)
+            covered = ({*range(item.first, item.last + 1), item.byte} for item in wrong)
+            self._damaged[field.name] = any(area.intersection(field.all_bytes()) for area in covered)
+        return self._damaged[field.name]
 
     @cached_property
     def media_lanes(self) -> frozenset[int]:
