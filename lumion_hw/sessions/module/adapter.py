@@ -18,6 +18,7 @@ from lumion_hw.sessions.module.registers import (
     IDENTITY_DEVICE,
     ModuleAbsentError,
     NotRespondingError,
+    largest_read_of,
     repeat_access,
     split_into_rows,
     split_read,
@@ -295,7 +296,7 @@ class AdapterRegisters:
     @property
     def largest_read(self) -> int:
         """Longest read in one bus transaction, in bytes."""
-        return self._adapter.largest_read
+        return largest_read_of(self._adapter)
 
     def open(self) -> None:
         """Open the adapter. Raises ``ConnectError``."""
