@@ -39,6 +39,14 @@ class LaneLight:
     margin_db: float | None
     is_calibrated: bool
 
+    def __str__(self) -> str:
+        loss, margin = (
+            "unknown" if value is None else f"{value:.1f} dB" for value in (self.measured_loss_db, self.margin_db)
+        )
+        doubt = "" if self.is_calibrated else ", not calibrated at this wavelength"
+        predicted = f"predicted {self.predicted_loss_db:.1f} ± {self.tolerance_db:.1f} dB{doubt}"
+        return f"lane {self.lane}, {self.wavelength_nm:.2f} nm: loss {loss} ({predicted}), margin {margin}"
+
     @property
     def failure(self) -> str:
         """Reason why the lane is not accepted; empty if it is."""

@@ -228,6 +228,9 @@ def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: An
         return
     rows = [_row(circuit) for circuit in state.circuits if circuit.request in requests]
     echo_table("Connected", _HEADERS, rows)
+    for proof in proofs:
+        for lane in proof.lanes:
+            echo_text(f"{proof.circuit.request.name} {lane}")
 
 
 @click.command()

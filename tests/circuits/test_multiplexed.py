@@ -82,6 +82,7 @@ def test_each_lane_is_planned_and_proven_at_its_own_wavelength(tmp_path: Path, m
         assert [lane.lane for lane in proof.lanes] == [1, 2, 3, 4]
         for lane, loss_db in zip(proof.lanes, losses_db, strict=True):
             assert lane.measured_loss_db == pytest.approx(loss_db, abs=2.5)  # two monitors with errors up to 1 dB
+        assert f"lane 1, {lanes_nm[0]:.2f} nm: loss " in str(proof.lanes[0])
         assert proof.findings == ()
         assert setup.active is not None
         text = explain(setup.active)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from lumion_hw import Bench
+from lumion_hw.bench.file.loader import load_bench
 from lumion_hw.cli import calibrate_main as main
+from lumion_hw.cli.calibrate.run import multiplexed_sources
 from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner
@@ -20,6 +22,14 @@ from tests.recorded_calibration import RECORD, SMALL, recorded_in
 def record(tmp_path: Path) -> Path:
     """The recorded calibration, a copy."""
     return recorded_in(tmp_path / "recorded")
+
+
+def test_a_source_of_four_wavelengths_is_warned_of() -> None:
+    text = SMALL.read_text(encoding="utf-8").replace(
+        "sfp-b: {kind: sfp-8472,", "sfp-b: {kind: qsfp-8636, profile: 100g-lr4,"
+    )
+    (remark,) = multiplexed_sources(load_bench("small.yaml", text=text))
+    assert remark.startswith("sfp-b launches 4 wavelengths, but a calibration assumes one per source.")
 
 
 # What is done with a record ------------------------------------------------------------------------------------------
