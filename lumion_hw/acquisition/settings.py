@@ -89,6 +89,8 @@ class Setting:
         shape: Shape of an array; empty otherwise.
         choices: Valid values of a choice.
         text_for_none: Meaning of the value ``None``, such as ``automatic``; empty if ``None`` is not allowed.
+        text_if_unused: Meaning of the value ``None`` if a device can have it, but nobody can set it; empty if it only
+            means that the value is not known.
         part_of: Name of the setting that contains the same value: an array with this setting as an element, or the same
             quantity in another unit. Otherwise empty.
         element: Index in the array ``part_of``, from 0; ``None`` without such an array.
@@ -109,6 +111,7 @@ class Setting:
     shape: tuple[int, ...] = ()
     choices: tuple[str, ...] = ()
     text_for_none: str = ""
+    text_if_unused: str = ""
     part_of: str = ""
     element: int | None = None
     switches: Literal["", "light", "supply"] = ""
@@ -717,6 +720,7 @@ def _coherent(name: str, module: CoherentTransponder) -> Iterator[Setting]:
             _pick=partial(_application_on, lane),
             _write=partial(_select, module, lane),
             choices=tuple(numbers),
+            text_if_unused="no data path begins here",
         )
     if capabilities.tuning:
         low_thz = min(span.min_thz for span in capabilities.tuning)

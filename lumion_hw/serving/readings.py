@@ -42,6 +42,10 @@ _ALARMS: Mapping[State, tuple[AlarmSeverity, str]] = {
 }
 
 
+MEASURED = ".measured"
+"""Ending of the name of a module's reading if a setting has the same name."""
+
+
 class DeviceReadings:
     """Readings and settings of one device.
 
@@ -62,8 +66,13 @@ class DeviceReadings:
         self.settings: Mapping[str, Setting] = Settings(bench, (device,)) if settings else {}
         self._limits = {name: _limits_or_none(setting) for name, setting in self.settings.items()}
         self._guard, self._settings_guard = threading.Lock(), threading.Lock()
-        unread = {} if self._reader is None else {column.name: column.unit for column in self._reader.columns}
-        self._points = {name: _unread_point(name, unit) for name, unit in unread.items()}
+        columns_read = () if self._reader is None else self._reader.columns
+        # The launched power of a module has the name of its setting in recordings; here it is a point of its own.
+        both = {column.name for column in columns_read} & set(self.settings) if device in bench.transponders else set()
+        self._names = {column.name: column.name + MEASURED * (column.name in both) for column in columns_read}
+        self._points = {
+            self._names[column.name]: _unread_point(self._names[column.name], column.unit) for column in columns_read
+        }
         self._points |= {name: self._setting(setting, None, 0.0) for name, setting in self.settings.items()}
         self._settings_read_s = -np.inf
         self._last_reply_s = self._clock.now()
@@ -87,13 +96,12 @@ class DeviceReadings:
             failure = self._reader.failures.get(self._device)
             now_s = self._wall_s()
             for column, value in zip(self._reader.columns, values, strict=True):
+                name = self._names[column.name]
                 if value is not FAILED or failure is None:
-                    points[column.name] = _reading(column, value, now_s)
+                    points[name] = dataclasses.replace(_reading(column, value, now_s), name=name)
                 elif not isinstance(failure, LinkError):  # the device answers and gives the reason for no value
                     alarm = str(failure)
-                    points[column.name] = Point(
-                        column.name, None, column.unit, None, False, now_s, AlarmSeverity.INVALID, alarm
-                    )
+                    points[name] = Point(name, None, column.unit, None, False, now_s, AlarmSeverity.INVALID, alarm)
         is_due = self._reader is None or began_s - self._settings_read_s > _SETTINGS_PERIOD_S
         if self.settings and is_due and not isinstance(failure, LinkError):
             failure = self.read_settings()
@@ -143,7 +151,8 @@ class DeviceReadings:
         return None
 
     def _setting(self, setting: Setting, value: SettingValue, now_s: float) -> Point:
-        unknown = value is None and not setting.text_for_none
+        text_for_none = setting.text_for_none or (setting.text_if_unused if now_s else "")
+        unknown = value is None and not text_for_none
         return Point(
             setting.name,
             value,
@@ -152,7 +161,7 @@ class DeviceReadings:
             True,
             now_s,
             AlarmSeverity.INVALID if unknown else AlarmSeverity.NONE,
-            "not set yet" if unknown else setting.text_for_none if value is None else "",
+            "not set yet" if unknown else text_for_none if value is None else "",
             setting.choices,
             setting.kind.value,
         )

@@ -17,6 +17,7 @@ from lumion_hw.drivers.transponders.qsfp_decoder import decode_qsfp
 from lumion_hw.drivers.transponders.readings import LaneReadings, module_readings
 from lumion_hw.drivers.transponders.sfp_decoder import decode_sfp
 from lumion_hw.emulator import CmisModule, Fibre, join
+from lumion_hw.emulator.transponders.cmis.profiles import PROFILES as CMIS_PROFILES
 from lumion_hw.interfaces import Quality, Reading, TransponderIdentity
 from lumion_hw.standards.cmis import FIELDS
 from lumion_hw.standards.cmis.image import LOWER, MemoryImage
@@ -262,3 +263,12 @@ def test_unknown_bytes_of_an_sfp(seed: int) -> None:
     for item in module.fields:
         if item.quality is Quality.OK and item.name in known:
             assert item.value == known[item.name]
+
+
+@pytest.mark.parametrize("profile", list(CMIS_PROFILES))
+def test_every_profile_says_in_25_lines_what_each_lane_does(profile: str) -> None:
+    lines = text_of(decode_image(dumped(profile)), (("rx_los", 1),))
+    assert len(lines) <= 20  # title, warnings, state of the link and laser are added
+    lanes = [line for line in lines if line.startswith("lane ")]
+    assert lanes
+    assert all("transmits " in line and "receives " in line for line in lanes)

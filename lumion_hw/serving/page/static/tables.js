@@ -9,6 +9,7 @@ const DASHES = ["", "10 3.5", "3 2.5", "16 3 3 3", "22 4", "6 3", "12 3 3 3 3 3"
 const GONE = "#9aa6b2"; // colour of circuits that are no longer active
 const SEVERITY = ["OK", "MINOR", "MAJOR", "INVALID"];
 const MOST_IN_ROW = 8;
+const MEASURED = ".measured"; // ending of a reading if a setting has the same name
 const COLUMNS = 6; // columns of the table of circuits
 
 export function element(name, kind = "", text = "") {
@@ -227,7 +228,7 @@ function fillReading(place, name) {
   if (place.holder !== undefined && !place.holder.open) return;
   place.was = value;
   const text = withUnit(value[0], about[0]), severity = value[2];
-  setText(place.value, severity && value[0] === null ? value[3] || SEVERITY[severity] : severity ? `${text} ${SEVERITY[severity]}` : text);
+  setText(place.value, value[0] === null && (severity || value[3]) ? value[3] || SEVERITY[severity] : severity ? `${text} ${SEVERITY[severity]}` : text);
   place.value.className = `number severity-${severity}`;
   place.value.title = severity ? value[3] : Array.isArray(value[0]) ? "" : `${value[0]} ${about[0]}`;
   if (place.age) setAge(place.age, value[1], severity === 3 ? value[3] : "");
@@ -250,15 +251,45 @@ function buildDevices(names) {
     const here = devices.filter((device) => (ORDER.includes(device.role) ? device.role : "") === role);
     if (!here.length) continue;
     places.push(element("h3", "", HEADS[role]));
-    places.push(deviceTable(here), pointList(here, HEADS[role]));
+    places.push(deviceTable(here));
+    if (role === "module" && here.some((device) => device.points.some((name) => LANE.test(name)))) places.push(element("h4", "", "Lanes"), laneTable(here));
+    places.push(pointList(here, HEADS[role]));
   }
   replaced(document.getElementById("device-body"), ...places);
+}
+
+// Readings of one lane of a module, such as lr4-a.tx_power_dbm.2, have a table of their own.
+const LANE = /\.(tx_bias_ma|tx_power_dbm|rx_power_dbm)\.(\d+)$/;
+const LANE_COLUMNS = { tx_bias_ma: "tx bias", tx_power_dbm: "tx power", rx_power_dbm: "rx power" };
+
+function laneTable(devices) {
+  const table = element("table"), head = element("tr"), body = element("tbody"), scroll = element("div", "scroll"), top = element("thead");
+  for (const text of ["device", "lane", ...Object.values(LANE_COLUMNS)]) {
+    const cell = element("th", "", text); cell.scope = "col"; head.append(cell);
+  }
+  for (const device of devices) {
+    const lanes = [...new Set(device.points.map((name) => LANE.exec(name)?.[2]).filter(Boolean))];
+    for (const lane of lanes) {
+      const row = element("tr"), name = element("th", "name", device.name);
+      name.scope = "row"; row.append(name, element("td", "", lane));
+      for (const column of Object.keys(LANE_COLUMNS)) {
+        const cell = element("td", "number"), point = `${device.name}.${column}.${lane}`;
+        if (known.points.has(point)) remember(point, { value: cell, row: null });
+        row.append(cell);
+      }
+      body.append(row);
+    }
+  }
+  top.append(head); table.append(top, body); scroll.append(table);
+  scroll.tabIndex = 0; scroll.setAttribute("role", "region"); scroll.setAttribute("aria-label", "Table: lanes of modules");
+  return scroll;
 }
 
 function deviceTable(devices) {
   const short = (device, name) => name.slice(device.name.length + 1);
   const shown = (device) => device.points.filter((name) => !known.pointKinds.get(name)?.[2] || known.pointKinds.get(name)?.[4] === "flag" || known.pointKinds.get(name)?.[4] === "choice");
-  const columns = [...new Set(devices.flatMap((device) => shown(device).map((name) => short(device, name))))].slice(0, MOST_IN_ROW);
+  const inRow = (device) => shown(device).filter((name) => !LANE.test(name)).map((name) => short(device, name).replace(MEASURED, ""));
+  const columns = [...new Set(devices.flatMap(inRow))].slice(0, MOST_IN_ROW);
   const table = element("table"), head = element("tr"), body = element("tbody");
   for (const text of ["device", "alarm", ...columns.map((each) => each.replace(/_(dbm|c|v|ma|w|nm|db|thz|s)(?=\.|$)/, "").replaceAll("_", " ")), "age"]) {
     const cell = element("th", "", text); cell.scope = "col"; head.append(cell);
@@ -270,7 +301,8 @@ function deviceTable(devices) {
     row.stateCell = element("td"); row.ageCell = element("td", "age");
     row.append(name, row.stateCell);
     for (const column of columns) {
-      const cell = element("td", "number"), point = `${device.name}.${column}`;
+      const cell = element("td", "number"), plain = `${device.name}.${column}`;
+      const point = known.points.has(plain + MEASURED) ? plain + MEASURED : plain; // not what was set, but what is measured
       if (known.points.has(point)) remember(point, { value: cell, row: null }); else cell.textContent = "";
       row.append(cell);
     }
