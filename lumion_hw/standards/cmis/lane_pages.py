@@ -272,3 +272,34 @@ PAGE_12H: tuple[Field, ...] = (
     *_tuning_bits("flag", 231, Access.COR),
     *_tuning_bits("mask", 239, _RW),
 )
+
+
+def _directional_set(direction: str, byte: int) -> tuple[Field, ...]:
+    """Return the active data path of each host lane in one direction, in the form of bytes 11h:206-213."""
+
+    def field(name: str, bits: tuple[int, int], kind: NumberFormat = NumberFormat.UINT) -> Field:
+        return Field(
+            f"{direction}_active_{name}",
+            _ACTIVE_BY_DIRECTION,
+            byte,
+            bits,
+            kind=kind,
+            array=Array(HOST, LANES, 8),
+            support="unidirectional_reconfiguration_supported",
+            certainty=_CHECK,
+        )
+
+    return (
+        field("app_sel", (7, 4)),
+        field("data_path_id", (3, 1)),
+        field("explicit_control", (0, 0), NumberFormat.BOOL),
+    )
+
+
+_ACTIVE_BY_DIRECTION = 0x19
+PAGE_19H: tuple[Field, ...] = (*_directional_set("tx", 128), *_directional_set("rx", 136))
+"""Page 19h: active control set by direction, from one public implementation.
+
+Bytes 152 to 207 are not decoded: they hold active settings of the CMIS-VCS supplement, which only CDB commands
+describe.
+"""
