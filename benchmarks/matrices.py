@@ -92,13 +92,16 @@ def haar(n: int, rng: np.random.Generator) -> Complex:
 
 
 def on_chip(bench: Bench, record: CalibrationRecord, setting: MatrixSetting) -> Complex:
-    """Return the matrix that the hidden chip makes of a setting."""
+    """Return the matrix that the hidden chip makes of a setting, with the light of each input at its own frequency."""
     from calibration.report.hidden_truth import reference_offset_hz
 
     bench.mesh.program(setting.currents_ma)
     world = bench.emulated.world
     light_hz = world.slopes.reference_hz + reference_offset_hz(bench, record)
-    return np.stack([world.true_fields(port, light_hz) for port in setting.inputs], axis=1)[list(setting.outputs)]
+    own_hz = {path.port: chain.frequency_hz for path, chain in zip(world.wiring.inputs, world.chains, strict=True)}
+    several = len({path.source for path in world.wiring.inputs}) > 1
+    hertz = {port: own_hz.get(port, light_hz) if several else light_hz for port in setting.inputs}
+    return np.stack([world.true_fields(port, hertz[port]) for port in setting.inputs], axis=1)[list(setting.outputs)]
 
 
 def summary(values: list[float]) -> dict[str, float]:
