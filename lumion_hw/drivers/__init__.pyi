@@ -43,6 +43,7 @@ from .transponders.cmis.context import Quirks as Quirks
 from .transponders.cmis.data_paths import DataPath as DataPath
 from .transponders.cmis.driver import CmisTransponder as CmisTransponder
 from .transponders.cmis.path_driver import ModulePath as ModulePath
+from .transponders.cmis.signal_integrity import SignalIntegrity as SignalIntegrity
 from .transponders.cmis.snapshots import Difference as Difference, differences as differences
 from .transponders.decoded import (
     DecodedField as DecodedField,

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from lumion_hw import VirtualClock
-from lumion_hw.drivers import CmisTransponder
-from lumion_hw.drivers.transponders.cmis.signal_integrity import SignalIntegrity
+from lumion_hw.drivers import CmisTransponder, SignalIntegrity
 from lumion_hw.emulator import CmisModule
 from lumion_hw.emulator.transponders.cmis.profiles import ModuleQuirks, find_profile
 from lumion_hw.errors import ConfigError, ConfigRejectedError, LimitError, NotSupportedError
