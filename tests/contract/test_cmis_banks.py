@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from lumion_hw.clock import VirtualClock
+from lumion_hw.drivers import SignalIntegrity
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
 from lumion_hw.drivers.transponders.cmis_decoder import decode_image
 from lumion_hw.drivers.transponders.decoded import Severity
@@ -151,6 +153,51 @@ def test_a_saved_memory_shows_the_lanes_of_all_banks(bench: Bench) -> None:
     assert powers[12].value == pytest.approx(10 ** (-0.3), rel=0.1)
     assert module.field("data_path_state", 16).description == "activated"
     assert [item for item in module.findings if item.severity is not Severity.NOTE] == []
+
+
+def test_findings_name_the_lane_of_the_module(bench: Bench) -> None:
+    """A decoded memory warns about lanes of bank 1 as about those of bank 0."""
+    bench.driver.enable()
+    bench.clock.sleep(2.0)
+    image = bench.driver.dump()
+    status, control = bytearray(image.halves[1, 0x11]), bytearray(image.halves[1, 0x10])
+    status[154 - 128 + 2 * 3 : 154 - 128 + 2 * 3 + 2] = b"\0\0"  # lane 12: no output power
+    status[128 - 128] = 0x40  # lane 9 is in the reserved state 0
+    status[206 + 7 - 128] = 0xF0  # lane 16 runs application 15
+    halves = {**image.halves, (1, 0x11): bytes(status), (1, 0x10): bytes(control)}
+    findings = {item.message: item for item in decode_image(replace(image, halves=halves)).findings}
+    assert "lane 12 is activated but emits no light" in findings
+    assert findings["lane 16 runs application 15, which is not advertised"].severity is Severity.ERROR
+    assert "data path state 0 is reserved" in findings
+    assert findings["data path state 0 is reserved"].address == "11h:128 of bank 1"
+
+
+def test_the_interrupt_ends_when_the_flags_of_all_banks_are_read(bench: Bench) -> None:
+    bench.driver.flags()
+    bench.driver.set_mask("rx_los", 13, True)
+    bench.clock.sleep(1.0)
+    bench.driver.flags()
+    assert not bench.module.interrupt
+    bench.driver.enable()
+    bench.clock.sleep(2.0)
+    assert bench.module.interrupt
+    assert bench.driver.masks()["rx_los", 13]
+    assert not bench.driver.masks()["rx_los", 5]
+    assert registers_of(bench, 1, 0x10, 226) == 1 << 4
+
+
+def test_settings_of_a_lane_of_bank_1(bench: Bench) -> None:
+    bench.driver.select_application(3, 12)
+    bench.driver.path(12).set_signal_integrity(SignalIntegrity(rx_amplitude=2))
+    assert registers_of(bench, 1, 0x11, 206 + 3) == 0x37  # application 3, data path 4 of this bank, ExplicitControl
+    assert registers_of(bench, 1, 0x11, 232) >> 4 == 2
+    assert registers_of(bench, 0, 0x11, 232) >> 4 == 1
+    bench.driver.set_squelch("tx", "off", (2, 12))
+    assert [registers_of(bench, bank, 0x10, 131) for bank in (0, 1)] == [1 << 1, 1 << 3]
+
+
+def registers_of(bench: Bench, bank: int, page: int, byte: int) -> int:
+    return bench.driver.dump().halves[bank, page][byte - 128]
 
 
 def test_banks_that_are_advertised_but_missing_are_not_used(clock: VirtualClock) -> None:

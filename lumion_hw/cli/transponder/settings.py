@@ -14,7 +14,7 @@ from lumion_hw.cli.common.output import echo_json, echo_text, json_option, note
 from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
 
 if TYPE_CHECKING:
-    from lumion_hw.drivers.transponders.cmis import CmisTransponder
+    from lumion_hw.drivers.transponders.cmis.path_driver import PathDriver
     from lumion_hw.drivers.transponders.cmis.signal_integrity import SignalIntegrity
     from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
     from lumion_hw.drivers.transponders.squelch import Side, SquelchMode
@@ -111,15 +111,18 @@ def _settings(
     module: Transponder, values: dict[str, Any], first_lane: int | None, lanes: tuple[int, ...] | None
 ) -> list[_Setting]:
     """Return the checked settings. Raises the error of the first value that the module does not accept."""
-    from lumion_hw.drivers.transponders.cmis import CmisTransponder
+    from lumion_hw.drivers.transponders.cmis.path_driver import PathDriver
     from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
+    from lumion_hw.drivers.transponders.qsfp_lane import QsfpLane
 
-    if isinstance(module, CmisTransponder):
+    if isinstance(module, PathDriver):
         _refuse(values, _QSFP_ONLY, "a QSFP module (SFF-8636)", "This module follows CMIS.")
         return _cmis_settings(module, values, first_lane, lanes)
     if isinstance(module, QsfpTransponder):
         _refuse(values, _CMIS_ONLY, "a CMIS module", NOT_CMIS)
         return _qsfp_settings(module, values, lanes)
+    if isinstance(module, QsfpLane):
+        raise NotSupportedError("setting one lane needs the name of its QSFP module", hint="Give the lane in --lanes.")
     raise NotSupportedError("setting a module needs a CMIS or QSFP module", hint="This module follows SFF-8472.")
 
 
@@ -179,7 +182,7 @@ def _integrity_lines(lanes: dict[int, dict[str, Any]]) -> Iterator[str]:
 
 
 def _cmis_settings(
-    module: CmisTransponder, values: dict[str, Any], first_lane: int | None, lanes: tuple[int, ...] | None
+    module: PathDriver, values: dict[str, Any], first_lane: int | None, lanes: tuple[int, ...] | None
 ) -> list[_Setting]:
     number, frequency_thz, power_dbm = (values.get(name) for name in _OF_LASER)
     integrity = _integrity(values)
@@ -241,7 +244,7 @@ def _integrity(values: dict[str, Any]) -> SignalIntegrity | None:
 
 
 def _integrity_setting(
-    module: CmisTransponder, integrity: SignalIntegrity | None, lanes: tuple[int, ...] | None
+    module: PathDriver, integrity: SignalIntegrity | None, lanes: tuple[int, ...] | None
 ) -> _Setting:
     def apply() -> None:
         if integrity is None:
@@ -260,7 +263,7 @@ def _integrity_setting(
 
 
 def _squelch(
-    module: CmisTransponder | QsfpTransponder, side: Side, mode: SquelchMode, lanes: tuple[int, ...] | None
+    module: PathDriver | QsfpTransponder, side: Side, mode: SquelchMode, lanes: tuple[int, ...] | None
 ) -> _Setting:
     def apply() -> None:
         module.set_squelch(side, mode) if lanes is None else module.set_squelch(side, mode, lanes)

@@ -6,23 +6,38 @@ Registers: CMIS 00h:31-34, 10h:213-232, 12h:239-246 and 13h:206-213.
 from __future__ import annotations
 
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
-from lumion_hw.drivers.transponders.cmis.memory import FlagKey
+from lumion_hw.drivers.transponders.cmis.memory import FlagKey, in_bank, is_by_lane
 from lumion_hw.standards.cmis import FIELDS, Field, NumberFormat, decode_from
 
 _SUFFIX = "_mask"
+_LANE_PAGES = frozenset({0x10, 0x12})
+"""Pages with masks of lanes in every bank that a module has."""
 _VDM = "vdm_"  # their masks are numbered by instance, not by quantity and lane
 
 
 def read(module: ModuleContext) -> dict[FlagKey, bool]:
     """Read whether each flag of the module is masked, by name and lane."""
     fields = _fields(module)
-    with module.memory.pages.transaction():
-        halves = {page: module.memory.half(page)[0] for page in dict.fromkeys(item.page for item in fields.values())}
+    memory = module.memory
+    with memory.pages.transaction():
+        halves = {
+            (page, bank): memory.half(page, bank)[0]
+            for page in dict.fromkeys(item.page for item in fields.values())
+            for bank in range(memory.n_banks if page in _LANE_PAGES else 1)
+        }
     return {
-        (name, lane): bool(decode_from(field, halves[field.page], lane))
+        (name, lane): bool(decode_from(field, halves[field.page, bank], local))
         for name, field in fields.items()
-        for lane in (field.array.indices if field.array else (None,))
+        for lane in _lanes(module, field)
+        for bank, local in (in_bank(field, lane),)
     }
+
+
+def _lanes(module: ModuleContext, field: Field) -> tuple[int | None, ...]:
+    """Return the lanes of a mask; ``None`` for a flag of the module."""
+    if field.array is None:
+        return (None,)
+    return module.memory.lanes if field.page in _LANE_PAGES and is_by_lane(field) else tuple(field.array.indices)
 
 
 def write(module: ModuleContext, name: str, lane: int | None, masked: bool) -> None:
@@ -33,7 +48,7 @@ def write(module: ModuleContext, name: str, lane: int | None, masked: bool) -> N
         VerifyError: The module ignores the register.
     """
     field = _fields(module).get(name)
-    lanes = () if field is None else field.array.indices if field.array else (None,)
+    lanes = () if field is None else _lanes(module, field)
     module.needs(field is not None and lane in lanes, f"masking {name}{'' if lane is None else f' of lane {lane}'}")
     module.guard()
     if field is not None:

@@ -1,9 +1,9 @@
 """An emulated CMIS module with more than eight lanes: several engines of eight lanes behind one memory.
 
 Lanes 9 to 16 are in bank 1 of the pages from 10h on (CMIS 5.2 clause 8.2). Each engine has its own lanes, data paths
-and flags, and all have the same power states. The lower memory and the pages below 10h are those of the first engine.
-Pages 9Fh and up (CDB) exist in bank 0 only. Module flags of further engines do not appear. All engines have the same
-pins, plug and faults.
+and flags, and all have the same power states. The lower memory and the pages below 10h are those of the first engine;
+the flags of the module (00h:8-13) are those of all engines. Pages 9Fh and up (CDB) exist in bank 0 only. All engines
+have the same pins, plug and faults.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _OSFP_XD = 0x21
 _CONTROL_BYTE, _SOFTWARE_RESET = 26, 0x08
 _NACK = "nack"
 _SUMMARY_BYTE = 4  # flag summary of bank 0; those of further banks follow
+_MODULE_FLAGS = range(8, 14)
 
 
 class BankedModule:
@@ -107,6 +108,8 @@ class BankedModule:
             byte = _SUMMARY_BYTE + bank
             if offset <= byte < offset + length:
                 data[byte - offset] = engine.read(_SUMMARY_BYTE, 1)[0]
+            for flags in range(max(offset, _MODULE_FLAGS.start), min(offset + length, _MODULE_FLAGS.stop)):
+                data[flags - offset] |= engine.read(flags, 1)[0]
         if offset <= BANK_SELECT_BYTE < offset + length:
             data[BANK_SELECT_BYTE - offset] = self._bank
         if offset <= PAGE_SELECT_BYTE < offset + length:
@@ -153,6 +156,9 @@ class BankedModule:
         self._pointer = address // HALF_BYTES * HALF_BYTES + (address + 1) % HALF_BYTES
         if _SUMMARY_BYTE < address < _SUMMARY_BYTE + len(self.engines):
             return self.engines[address - _SUMMARY_BYTE].read(_SUMMARY_BYTE, 1)[0]
+        if address in _MODULE_FLAGS:
+            for engine in self.engines[1:]:
+                value |= engine.read(address, 1)[0]
         return {BANK_SELECT_BYTE: self._bank, PAGE_SELECT_BYTE: self._page}.get(address, value)
 
     def write_limit(self, offset: int) -> int:
