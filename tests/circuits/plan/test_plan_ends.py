@@ -12,6 +12,7 @@ from lumion_hw.bench.file.roles import Role
 from lumion_hw.circuits import CircuitRequest, plan_circuits
 from lumion_hw.emulator.transponders.cmis.profiles import PROFILES
 from lumion_hw.errors import CircuitError, ConfigError
+from lumion_hw.standards.cmis.grids import frequency_mhz
 from tests.circuits.known_mesh import SMALL
 from tests.circuits.plan.planning_cases import ZR_PAIR, document, mixed, model_of, record_of, with_device
 
@@ -175,9 +176,11 @@ def test_modules_are_planned_as_they_are_emulated(name: str) -> None:
     assert optics.launch_dbm == pytest.approx(launch_dbm + 10.0 * math.log10(len(shared_nm) or 1))
     assert optics.polarizations == (2 if profile.coherent else 1)
     assert {each.media_id for each in optics.formats} <= {each.media_interface for each in profile.applications}
-    # A tunable module starts at 193.1 THz, channel 0.
-    frequency_thz = profile.fixed_frequency_mhz * 1e-6 if profile.laser is None else 193.1
-    middle_nm = sum(shared_nm) / len(shared_nm) if shared_nm else 299792.458 / frequency_thz
+    laser = profile.laser
+    launched_mhz = (
+        profile.fixed_frequency_mhz if laser is None else frequency_mhz(laser.default_grid, laser.default_channel)
+    )
+    middle_nm = sum(shared_nm) / len(shared_nm) if shared_nm else 299792.458 / (float(launched_mhz) * 1e-6)
     assert optics.emits_nm == pytest.approx(middle_nm, abs=0.02)
     if profile.coherent:
         assert optics.launch_osnr_db == profile.tx_osnr_db
