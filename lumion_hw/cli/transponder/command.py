@@ -136,7 +136,9 @@ def tune(
     type=click.IntRange(1, 15),
     help="Number of the application to select before the transmitter is switched on.",
 )
-@click.option("--first-lane", type=click.IntRange(1, 32), help="First host lane of the data path.  [default: all paths]")
+@click.option(
+    "--first-lane", type=click.IntRange(1, 32), help="First host lane of the data path.  [default: all paths]"
+)
 @click.option(
     "--lock", "lock_s", type=Number("s", 0.0, 86400.0), help="Longest wait for the receiver to lock, in seconds."
 )

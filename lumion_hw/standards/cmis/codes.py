@@ -201,6 +201,11 @@ TABLES: Mapping[str, Mapping[int, str]] = MappingProxyType(
         "module_state": _table(ModuleState),
         "data_path_state": _table(DataPathState),
         "config_status": _table(ConfigStatus),
+        "network_path_config_status": {
+            **_table(ConfigStatus),
+            0x4: "rejected_invalid_network_path",
+            0x7: "rejected_partial_network_path",
+        },
         "fault_cause": _table(FaultCause),
         "media_type": _table(MediaType),
         "auto_commissioning": _table(AutoCommissioning),
@@ -262,7 +267,10 @@ RANGES: Mapping[str, tuple[tuple[range, str], ...]] = MappingProxyType(
         "technology": ((range(0x100), "reserved"),),
         "media_type": ((range(0x40, 0x90), VENDOR_SPECIFIC), (range(0x100), "reserved")),
         "fault_cause": ((range(32, 64), VENDOR_SPECIFIC), (range(0x100), "reserved")),
-        "config_status": ((range(0xD, 0x10), VENDOR_SPECIFIC), (range(0x10), "reserved")),
+        **dict.fromkeys(
+            ("config_status", "network_path_config_status"),
+            ((range(0xD, 0x10), VENDOR_SPECIFIC), (range(0x10), "reserved")),
+        ),
         "laser_state": ((range(3, 4), "reserved"),),
         **dict.fromkeys(
             ("laser_fault_code", "laser_warning_code"), ((range(9, 16), VENDOR_SPECIFIC), (range(9), "reserved"))

@@ -16,6 +16,7 @@ from lumion_hw.standards.cmis.elsfp_pages import ELSFP, PAGE_1AH, PAGE_1BH
 from lumion_hw.standards.cmis.fields import HALF_BYTES, Field, Page
 from lumion_hw.standards.cmis.lane_pages import PAGE_10H, PAGE_11H, PAGE_12H, PAGE_19H
 from lumion_hw.standards.cmis.lower_memory import LOWER_MEMORY
+from lumion_hw.standards.cmis.network_path_pages import PAGE_16H, PAGE_17H
 from lumion_hw.standards.cmis.vdm import VDM_PAGES
 from lumion_hw.standards.registers import Access
 
@@ -31,6 +32,8 @@ ALL_FIELDS: tuple[Field, ...] = (
     *PAGE_12H,
     *PAGE_13H,
     *PAGE_14H,
+    *PAGE_16H,
+    *PAGE_17H,
     *PAGE_19H,
     *PAGE_1AH,
     *PAGE_1BH,
@@ -58,6 +61,8 @@ PAGE_CONTENTS: Mapping[Page, str] = MappingProxyType(
         0x12: "laser tuning and output power",
         0x13: "diagnostic control: loopbacks, pattern generators and checkers",
         0x14: "diagnostic results: bit error ratio, SNR, counters",
+        0x16: "network paths: control, states, durations",
+        0x17: "network paths: flags and masks",
         0x19: "active data paths by direction, after unidirectional reconfiguration",
         0x1A: "external laser source: advertisements, flags, controls",
         0x1B: "external laser source: set points and monitors",

@@ -1,4 +1,4 @@
-"""Page 19h: active control set by direction. Bytes placed by hand after a public implementation of CMIS 5.2."""
+"""Pages 16h, 17h and 19h: network paths, and data paths by direction. Bytes placed by hand after public decoders."""
 
 from __future__ import annotations
 
@@ -29,3 +29,23 @@ def test_the_data_paths_of_each_direction(advertised: int, quality: Quality) -> 
         assert fields["tx_active_data_path_id", 3].value == 2
         assert (fields["tx_active_explicit_control", 2].value, fields["rx_active_app_sel", 1].value) == (True, 3)
         assert fields["rx_active_app_sel", 1].address == "19h:136"
+
+
+@pytest.mark.parametrize(("advertised", "quality"), [(0x80, Quality.OK), (0x00, Quality.NOT_SUPPORTED)])
+def test_the_state_of_network_paths(advertised: int, quality: Quality) -> None:
+    peer = Peer(VirtualClock())
+    peer.pages[0x16] = bytearray(128)
+    peer.put(0x01, 142, bytes([peer.get(0x01, 142)[0] & ~0x80 | advertised]))  # pages 16h and 17h
+    peer.put(0x16, 178, b"\x41")  # lane 1: success; lane 2: no such network path
+    peer.put(0x16, 200, b"\x24")  # lane 1: activated; lane 2: initialises
+    peer.checksum()
+    halves: dict[Half, bytes] = {(0, page): bytes(content) for page, content in peer.pages.items()}
+    module = decode_image(MemoryImage({**halves, (0, None): bytes(peer.lower)}))
+    found = {(item.name, item.index): item for item in module.fields}
+    assert found["network_path_state", 1].quality is quality
+    if advertised:
+        assert [found["network_path_state", lane].description for lane in (1, 2)] == ["activated", "init"]
+        assert [found["network_path_config_status", lane].description for lane in (1, 2)] == [
+            "success",
+            "rejected_invalid_network_path",
+        ]
