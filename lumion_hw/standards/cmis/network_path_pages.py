@@ -17,7 +17,7 @@ _SUPPORT = "network_path_pages_supported"
 
 def _in_use(name: str, byte: int, access: Access) -> Field:
     return Field(
-        f"{name}_network_path_in_use",
+        f"network_path_{name}_in_use",
         _CONTROL,
         byte,
         (0, 0),
@@ -47,8 +47,8 @@ PAGE_16H: tuple[Field, ...] = (
     _lanes("network_path_deinit", _CONTROL, 160, Access.RW),
     _lanes("rx_host_path_replaced", _CONTROL, 162, Access.RW),
     _lanes("tx_network_path_replaced", _CONTROL, 163, Access.RW),
-    _lanes("staged_0_apply_network_path", _CONTROL, 176, Access.WO),
-    _lanes("staged_1_apply_network_path", _CONTROL, 177, Access.WO),
+    _lanes("network_path_staged_0_apply", _CONTROL, 176, Access.WO),
+    _lanes("network_path_staged_1_apply", _CONTROL, 177, Access.WO),
     _code("network_path_config_status", 178, "network_path_config_status"),
     _in_use("active", 192, Access.RO),
     _code("network_path_state", 200, "data_path_state"),
