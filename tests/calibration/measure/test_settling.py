@@ -66,7 +66,7 @@ def test_a_wait_of_the_bench_file_that_is_long_enough_is_kept(tmp_path: Path, se
         (20e-6, 1),
         pytest.param(180e-6, 2, marks=pytest.mark.long),
         (10e-3, 1),
-        pytest.param(1.0, 2, marks=pytest.mark.long),
+        pytest.param(0.2, 2, marks=pytest.mark.long),
     ],
 )
 def test_the_time_constant_is_found_from_light(tmp_path: Path, tau_s: float, seed: int) -> None:
