@@ -45,14 +45,16 @@ def watch(
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
 
     with open_module(bench_file, device, emulate, seed, endpoints) as (module, clock):
-        has_link_state = isinstance(module, CmisTransponder) and not module.is_flat
         started, n_rows = clock.now(), 0
         while count is None or n_rows < count:
             if n_rows:
                 clock.sleep(period_s)
             elapsed_s = round(clock.now() - started, 3)
-            line = _cmis_line(module) if has_link_state else _line(module)  # type: ignore[arg-type]
-            line = {"time_s": elapsed_s} | line
+            if isinstance(module, CmisTransponder) and not module.is_flat:
+                readings = _cmis_line(module)
+            else:
+                readings = _line(module)
+            line = {"time_s": elapsed_s} | readings
             echo_text(json_text(line) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
             n_rows += 1
 
