@@ -55,10 +55,11 @@ def fabric_of(ports: int) -> dict[str, Any]:
 
 
 def calibrated(
-    document: dict[str, Any], seed: int, folder: Path, random_settings: int | None = None
+    document: dict[str, Any], seed: int, folder: Path, random_settings: int | None = None, levels: int = 8
 ) -> tuple[Path, Path, float]:
     """Calibrate a bench; return its file, the record, and the number of settings."""
     from calibration.measure.bench_probe import BenchProbe
+    from calibration.measure.heater_sweeps import HeaterSweepPlan
     from calibration.run.bootstrap import BootstrapPlan
     from calibration.run.procedure import Calibration
     from lumion_hw.bench.bench import Bench
@@ -69,7 +70,7 @@ def calibrated(
     with Bench.emulate(path, seed=seed) as bench, bench.dark():
         probe = BenchProbe(bench)
         probe.align_all()
-        plan = None if random_settings is None else BootstrapPlan(random_settings=random_settings)
+        plan = BootstrapPlan(sweeps=HeaterSweepPlan(levels=levels), random_settings=random_settings)
         run = Calibration(probe, probe.device_under_test(), seed, plan=plan)
         save_record(run.run(), out)
     return path, out, float(run.logbook.effort.settings)
@@ -139,7 +140,7 @@ def connected(ports: int, count: int, seed: int, folder: Path) -> dict[str, Any]
     from lumion_hw.errors import LumionError
 
     path, out, _ = calibrated(fabric_of(ports), seed, folder)
-    rng, proven, margins = np.random.default_rng(seed), 0, []
+    rng, proven, margins = np.random.default_rng(seed), 0, list[float]()
     with CircuitService.open(lambda: Bench.emulate(path, seed=seed), out, folder / "state") as service:
         for number in range(count):
             requests = [
@@ -152,7 +153,7 @@ def connected(ports: int, count: int, seed: int, folder: Path) -> dict[str, Any]
                 print(f"not connected: {error}", flush=True)
                 continue
             proven += len(proofs) == ports
-            margins.append(min(proof.margin_db for proof in proofs))
+            margins += [proof.margin_db for proof in proofs if proof.margin_db is not None]
             service.disconnect()
     return {"permutations connected": count, "proven": proven, "smallest margin, dB": round(min(margins), 1)}
 
@@ -163,6 +164,7 @@ def main() -> None:
     parser.add_argument("--ports", type=int, nargs="+", default=[8, 16])
     parser.add_argument("--heated-arms", type=int, nargs="+", choices=(1, 2), default=[1, 2])
     parser.add_argument("--random-settings", type=int, help="instead of the usual number, which serves any chip")
+    parser.add_argument("--levels", type=int, default=8, help="currents per heater sweep")
     parser.add_argument("--permutations", type=int, default=1000)
     parser.add_argument("--connected", type=int, default=100)
     parser.add_argument("--states", type=int, default=50)
@@ -175,7 +177,7 @@ def main() -> None:
             document = bench_of(ports, "benes", realistic=False)
             if arms == 1:
                 document["mesh"]["heater_channels"] = {element: [element, None] for element in range(elements)}
-            path, out, settings = calibrated(document, given.seed, folder, given.random_settings)
+            path, out, settings = calibrated(document, given.seed, folder, given.random_settings, given.levels)
             result = {"switch": f"benes {ports}", "heated arms": arms, "elements": elements}
             result["readings per element"] = round(settings / elements, 1)
             result |= extinctions(path, out, given.seed, given.states)
