@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -16,6 +17,7 @@ from calibration.diagnose.element_faults import (
 from calibration.fit.diagnosed_fit import DiagnosedFit
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
+from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.normal_equations import mean_squared_residual
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import ParameterSpace
@@ -55,6 +57,22 @@ def collect_defects(
     unseen = unseen_pucs(diagnosed, space)
     marked = mark_unseen_pucs((*defects, *listed), unseen, channels, space.mesh, space.sources, space.monitors)
     return without_duplicates(marked)
+
+
+def short_reach(heaters: NominalHeaters, max_ma: float) -> str | None:
+    """Return a warning if the largest current turns no phase by π, otherwise ``None``.
+
+    A sweep then shows less than half a fringe, which fits several heater laws.
+    """
+    max_mw = max_ma**2 * heaters.ohm * 1e-3
+    if max_mw >= heaters.p_pi_min_mw:
+        return None
+    needed_ma = math.ceil(100.0 * math.sqrt(2e3 * heaters.p_pi_max_mw / heaters.ohm)) / 100.0
+    return (
+        f"the largest current of {max_ma:g} mA gives {max_mw:.3g} mW in {heaters.ohm:g} Ω, but a phase of π needs "
+        f"{heaters.p_pi_min_mw:g} to {heaters.p_pi_max_mw:g} mW, so no sweep shows half a fringe. Set heater_max_ma to "
+        f"{needed_ma:g} if chip and driver allow it, or correct p_pi_min_mw and p_pi_max_mw in mesh.typical"
+    )
 
 
 def collect_warnings(

@@ -39,7 +39,14 @@ from calibration.record.conversion import Origin, build_record
 from calibration.run.blas_threads import on_one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
 from calibration.run.by_hand import BY_HAND_FIELD_ERROR, HandMeasurement
-from calibration.run.conclusions import NOT_REACHED, collect_defects, collect_warnings, stuck_at, unknown_pucs
+from calibration.run.conclusions import (
+    NOT_REACHED,
+    collect_defects,
+    collect_warnings,
+    short_reach,
+    stuck_at,
+    unknown_pucs,
+)
 from calibration.run.freed_memory import keep_freed_memory
 from calibration.run.planning import AdaptiveMeasurement, Goal, Knowledge, light_change_s, shortfall
 from calibration.run.verification import SETTINGS, TOLERANCE_DB, Verification, verify, verify_at, verify_readings
@@ -107,6 +114,8 @@ class Calibration:
     def __post_init__(self) -> None:
         """Open the logbook; nothing is measured. Raises as :func:`calibration.measure.probe.check_wavelengths`."""
         check_wavelengths(self.wavelengths_nm, self.device)
+        if warning := short_reach(self.device.heaters, self.probe.heater_max_ma):
+            self.faults.append(warning)
         # Separate lasers differ by a phase per PUC: 0.44 rad for 0.05 nm.
         spread_rad = 2.0 * np.pi * BASIC_UNIT_DELAY_S * self.device.source_spread_hz
         plan = self.plan = self.plan or BootstrapPlan(search=SearchPlan(source_phase_rad=spread_rad))

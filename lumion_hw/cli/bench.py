@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumion_hw.cli.common.bench_notes import bench_notes
 from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, error_document, json_option, note
 from lumion_hw.errors import ConfigError
@@ -53,29 +54,13 @@ def check(ctx: click.Context, file: str, as_json: bool) -> None:
         "not detected. Use paths under /dev/serial/by-id, and check once with light which device is which."
         for kind, names in indistinguishable_devices(model).items()
     ]
-    notes += heater_notes(model)
+    notes += bench_notes(model)
     if as_json:
         echo_json({"file": file, "name": model.name, "valid": True, **counts, "notes": notes})
         return
     echo_text(f"{file}: ok: {model.name} with " + ", ".join(f"{n} {item}" for item, n in counts.items()))
     for text in notes:
         note(text)
-
-
-def heater_notes(model: BenchModel) -> list[str]:
-    """Return warnings about heater limits that are too small for a phase shift of 2π or for a calibration."""
-    from lumion_hw.bench.file.devices import HeaterDriverModel
-    from lumion_hw.bench.file.heater_checks import heat_note, reach_note
-
-    if model.mesh is None or not isinstance(model.devices[model.mesh.controller], HeaterDriverModel):
-        return []
-    from calibration.run.dry_run import expected_heat_mw
-
-    try:
-        needed_mw = expected_heat_mw(model)
-    except ConfigError:  # without inputs or monitors there is no calibration
-        needed_mw = 0.0
-    return [text for text in (reach_note(model), heat_note(model, needed_mw)) if text]
 
 
 @bench.command()

@@ -10,7 +10,7 @@ import pytest
 from lumion_hw import Bench
 from lumion_hw.bench.file.loader import load_bench
 from lumion_hw.cli import calibrate_main as main
-from lumion_hw.cli.calibrate.run import multiplexed_sources
+from lumion_hw.cli.common.bench_notes import bench_notes
 from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner
@@ -28,7 +28,7 @@ def test_a_source_of_four_wavelengths_is_warned_of() -> None:
     text = SMALL.read_text(encoding="utf-8").replace(
         "sfp-b: {kind: sfp-8472,", "sfp-b: {kind: qsfp-8636, profile: 100g-lr4,"
     )
-    (remark,) = multiplexed_sources(load_bench("small.yaml", text=text))
+    (remark,) = bench_notes(load_bench("small.yaml", text=text))
     assert remark.startswith("sfp-b launches 4 wavelengths, but a calibration assumes one per source.")
 
 

@@ -228,7 +228,7 @@ def test_for_people_it_prints_tables_and_no_progress_on_stdout(
     assert shown.stdout.count("  yes\n") == 4  # four circuits, each proven
     assert len(shown.stderr.splitlines()) == 1  # not a terminal: no bar, only the time it took
     assert "CPU time" in shown.stderr
-    assert "\nLeft out: the demo stops at 3 mrad" in shown.stdout
+    assert "\nLeft out: the demo stops at 2 mrad" in shown.stdout
     assert "\nLeft out: run this command for plots: lumion-calibrate report" in shown.stdout
 
 

@@ -8,8 +8,9 @@ import click
 
 from lumion_hw.cli.calibrate.goal import goal_of, goal_options
 from lumion_hw.cli.calibrate.output import report_result
+from lumion_hw.cli.common.bench_notes import bench_notes
 from lumion_hw.cli.common.numbers import PORT, SEED
-from lumion_hw.cli.common.output import json_option
+from lumion_hw.cli.common.output import json_option, note
 from lumion_hw.cli.common.progress import RunProgress
 from lumion_hw.errors import CalibrationError
 
@@ -57,8 +58,11 @@ def plan(
     from lumion_hw.bench.bench import load
 
     goal = goal_of(sigma_mrad, seconds, settings)
+    model = load(bench_file)
+    for remark in bench_notes(model):
+        note(f"lumion-calibrate: {remark}")
     with RunProgress(emulated=None) as progress:
-        result = dry_run(load(bench_file), seed, goal, without_source, without_monitor, progress)
+        result = dry_run(model, seed, goal, without_source, without_monitor, progress)
     result.check()
     failure = None
     if result.shortfall:

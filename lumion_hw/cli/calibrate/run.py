@@ -17,6 +17,7 @@ from lumion_hw.cli.calibrate.output import report_result
 from lumion_hw.cli.calibrate.part import part_arguments, part_of, part_options, record_to_join
 from lumion_hw.cli.calibrate.report import report_option
 from lumion_hw.cli.calibrate.wavelengths import wavelengths_option
+from lumion_hw.cli.common.bench_notes import bench_notes
 from lumion_hw.cli.common.numbers import TOLERANCE_DB
 from lumion_hw.cli.common.opening import bench_options, open_bench
 from lumion_hw.cli.common.output import json_option, note
@@ -25,7 +26,6 @@ from lumion_hw.errors import CalibrationError
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
-    from lumion_hw.bench.file.model import BenchModel
     from lumion_hw.cli.common.progress import RunProgress
     from lumion_hw.files.writing import Overwrite
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -87,7 +87,7 @@ def run_command(
     with open_bench(bench_file, emulate, seed, endpoints) as bench, bench.dark():
         path = out or _default_path(bench)
         bench.events.write_to(path.with_suffix(".events.jsonl"))
-        for remark in multiplexed_sources(bench.model):
+        for remark in bench_notes(bench.model):
             note(f"lumion-calibrate: {remark}")
         part, base_record = part_of(bench, pucs, circuit, join), record_to_join(bench, join)
         goal = [*part_arguments(pucs, circuit, join), *goal_arguments(sigma_mrad, seconds, settings)]
@@ -110,17 +110,6 @@ def run_command(
                 join=base_record,
             )
     return _report(record, path, report_file, overwrite_policy(force), as_json)
-
-
-def multiplexed_sources(model: BenchModel) -> Iterator[str]:
-    """Yield a warning for each source that launches several wavelengths, which a fit with one wavelength misjudges."""
-    for name in dict.fromkeys(path.source for path in model.to_wiring().inputs):
-        optics = model.devices[name].optics
-        if optics is not None and optics.lanes_nm:
-            yield (
-                f"{name} launches {len(optics.lanes_nm)} wavelengths, but a calibration assumes one per source. It may "
-                "not be certified; use a laser at this input instead."
-            )
 
 
 def _check_targets(out: Path | None, report_file: Path | None, overwrite: Overwrite) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
     from lumion_hw.cli.common.progress import RunProgress
 
-SIGMA_MRAD = 3.0
+SIGMA_MRAD = 2.0
 """Target accuracy of the demo in mrad, sufficient for circuits."""
 
 

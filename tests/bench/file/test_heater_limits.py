@@ -11,7 +11,7 @@ import yaml
 from lumion_hw.bench.bench import load
 from lumion_hw.bench.file.heater_checks import heat_note, reach_note
 from lumion_hw.bench.file.loader import check_bench
-from lumion_hw.cli.bench import heater_notes
+from lumion_hw.cli.common.bench_notes import bench_notes
 
 FOUNDRY = Path(__file__).parents[3] / "examples" / "benches" / "clements-4x4-qontrol.yaml"
 
@@ -56,7 +56,7 @@ def test_a_current_for_many_turns_shows_that_the_power_per_pi_is_missing(tmp_pat
 
 def test_a_total_power_too_small_for_a_calibration_is_noted(tmp_path: Path) -> None:
     model = load(bench_with(tmp_path, total_power_mw=300))
-    (note,) = heater_notes(model)
+    (note,) = bench_notes(model)
     assert note.startswith("a calibration heats the chip with up to ")
     assert "total_power_mw of driver is 300" in note
     assert heat_note(model, 300.0) is None
@@ -65,4 +65,4 @@ def test_a_total_power_too_small_for_a_calibration_is_noted(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["lumion-prototype", "small-bench", "laser-bench", str(FOUNDRY)])
 def test_the_benches_of_the_package_have_sufficient_limits(name: str) -> None:
-    assert heater_notes(load(name)) == []
+    assert bench_notes(load(name)) == []

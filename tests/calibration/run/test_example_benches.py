@@ -13,7 +13,7 @@ from calibration.run.dry_run import expected_heat_mw
 from calibration.run.planning import Goal
 from lumion_hw.bench.bench import Bench, load
 from lumion_hw.bench.file.loader import check_bench
-from lumion_hw.cli.bench import heater_notes
+from lumion_hw.cli.common.bench_notes import bench_notes
 from tests.calibration.bench_run import calibrated_bench
 
 BENCHES = Path(__file__).parents[3] / "examples" / "benches"
@@ -40,7 +40,7 @@ def test_the_file_has_no_mistakes_and_limits_that_suffice(name: str) -> None:
     assert not check_bench(str(path))
     model = load(path)
     assert model.name == name
-    assert heater_notes(model) == []
+    assert bench_notes(model) == []
     assert 0.0 < expected_heat_mw(model) < model.devices[model.mesh_section.controller].total_power_mw
 
 

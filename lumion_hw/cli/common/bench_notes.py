@@ -1,0 +1,45 @@
+"""Warnings about a bench file that is valid but hinders a calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from lumion_hw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lumion_hw.bench.file.model import BenchModel
+
+
+def bench_notes(model: BenchModel) -> list[str]:
+    """Return warnings about heaters and sources that a calibration cannot use fully."""
+    return [*_heater_notes(model), *_multiplexed_sources(model)]
+
+
+def _heater_notes(model: BenchModel) -> list[str]:
+    """Return warnings about heater limits that are too small for a phase shift of 2π or for a calibration."""
+    from lumion_hw.bench.file.devices import HeaterDriverModel
+    from lumion_hw.bench.file.heater_checks import heat_note, reach_note
+
+    if model.mesh is None or not isinstance(model.devices[model.mesh.controller], HeaterDriverModel):
+        return []
+    from calibration.run.dry_run import expected_heat_mw
+
+    try:
+        needed_mw = expected_heat_mw(model)
+    except ConfigError:  # without inputs or monitors there is no calibration
+        needed_mw = 0.0
+    return [text for text in (reach_note(model), heat_note(model, needed_mw)) if text]
+
+
+def _multiplexed_sources(model: BenchModel) -> Iterator[str]:
+    """Yield a warning for each source that launches several wavelengths, which a fit with one wavelength misjudges."""
+    if model.mesh is None:
+        return
+    for name in dict.fromkeys(path.source for path in model.to_wiring().inputs):
+        optics = model.devices[name].optics
+        if optics is not None and optics.lanes_nm:
+            yield (
+                f"{name} launches {len(optics.lanes_nm)} wavelengths, but a calibration assumes one per source. It may "
+                "not be certified; use a laser at this input instead."
+            )
