@@ -6,7 +6,9 @@ power is
     P_q = (A_q + B_q·cos φ + C_q·sin φ) / (1 + D·cos φ + E·sin φ)
 
 Light in loops gives the denominator. If light passes the arm in both directions, the numerators contain a second
-harmonic. The law is φ = ρ2·I²·(1 + κ·I² + κ²·I⁴), the series for a resistance that rises with its heat
+harmonic. Where light never turns back there is neither, so that fewer settings determine the law.
+
+The law is φ = ρ2·I²·(1 + κ·I² + κ²·I⁴), the series for a resistance that rises with its heat
 (docs/decisions/0006-global-fit.md).
 """
 
@@ -27,14 +29,12 @@ Real = NDArray[np.float64]
 MODULATION_SIGMA = 2.5
 """Smallest rms swing of the best detector, in units of noise, that counts as an effect of the heater."""
 
-# Prior sigma of D and E; a passive mesh has |D + jE| below 1, and the search keeps a distance to this limit.
-_LOOP_SIGMA = 0.4
+# A passive mesh has |D + jE| below 1, and the search keeps a distance to this limit.
 _STRONGEST_LOOP = 0.9
 # Relative error of the model: the swept heater warms its neighbours.
 _MODEL_ERROR = 0.005
 # Grid step over ρ2, given as phase at the largest current.
 _GRID_RAD = 0.15
-_LOOP_GRID = np.array([(0.0, 0.0), *((0.35 * np.cos(a), 0.35 * np.sin(a)) for a in np.arange(6) * np.pi / 3)])
 _STARTS = 3
 _HALF_RATE_SHARE = 0.25
 _DISTINCT = 0.1
@@ -59,6 +59,31 @@ class HeaterSweep:
 
 
 @dataclass(frozen=True)
+class LightPaths:
+    """What the paths of light through a mesh add to a fringe.
+
+    Attributes:
+        loops: Shape ``(n, 2)``; D and E of the denominator with which a fit may start.
+        loop_sigma: Prior standard deviation of D and E.
+        orders: Harmonics of the phase that the numerators may contain, the simplest variant first.
+    """
+
+    loops: Real
+    loop_sigma: float
+    orders: tuple[tuple[int, ...], ...]
+
+
+RECIRCULATING = LightPaths(
+    np.array([(0.0, 0.0), *((0.35 * np.cos(a), 0.35 * np.sin(a)) for a in np.arange(6) * np.pi / 3)]),
+    0.4,
+    ((1,), (1, 2)),
+)
+"""Light runs in loops and passes an arm in both directions."""
+FEED_FORWARD = LightPaths(np.zeros((1, 2)), 1e-4, ((1,),))
+"""Light never turns back. Two facets that reflect 1e-4 of the power each make loops of this strength."""
+
+
+@dataclass(frozen=True)
 class HeaterFit:
     """Heater law (phase against current) fitted to the sweeps of one heater.
 
@@ -80,11 +105,15 @@ NOT_SWEPT = HeaterFit(None, np.inf, 0.0, 0.0)
 
 
 def fit_heater(
-    sweeps: Sequence[HeaterSweep], noise: NoiseModel, heater_max_ma: float, heaters: NominalHeaters
+    sweeps: Sequence[HeaterSweep],
+    noise: NoiseModel,
+    heater_max_ma: float,
+    heaters: NominalHeaters,
+    paths: LightPaths = RECIRCULATING,
 ) -> HeaterFit:
     """Fit phase against current to one or several sweeps of one heater.
 
-    ``heaters`` are the expected heaters of the chip.
+    ``heaters`` are the expected heaters of the chip, ``paths`` those of the light through the mesh.
     """
     # All constants of the fit hold for the published heaters, so squared currents are in units in which this heater
     # equals them.
@@ -95,10 +124,11 @@ def fit_heater(
     modulation = max(t.modulation for t in traces)
     if modulation < MODULATION_SIGMA:
         return HeaterFit(None, np.inf, modulation, modulation)
-    fit, per_freedom = _fit_model(_FORMS[0], traces, rho2_range)
+    first, *others = _forms(paths)
+    fit, per_freedom = _fit_model(first, traces, rho2_range)
     # The simplest form comes first; more terms must improve the fit enough, because with eight levels each term uses an
     # eighth of the data.
-    for form in _FORMS[1:]:
+    for form in others:
         other, other_per_freedom = _fit_model(form, traces, rho2_range)
         if other_per_freedom * form.bending.min_improvement < per_freedom:
             fit, per_freedom = other, other_per_freedom
@@ -150,19 +180,22 @@ class _NumeratorForm:
         orders: Harmonics of the phase φ that the numerators contain.
         drift: Whether the numerators drift with the heat.
         bending: Prior of κ, the relative change of the resistance over the range of the sweep.
+        paths: Paths of the light, which limit D and E.
     """
 
     orders: tuple[int, ...]
     drift: bool
     bending: _BendingPrior
+    paths: LightPaths
 
 
-_FORMS = tuple(
-    _NumeratorForm(orders, drift, bending)
-    for bending in (_AS_PUBLISHED, _WIDE_BENDING_PRIOR)
-    for orders in ((1,), (1, 2))
-    for drift in (False, True)
-)
+def _forms(paths: LightPaths) -> list[_NumeratorForm]:
+    return [
+        _NumeratorForm(orders, drift, bending, paths)
+        for bending in (_AS_PUBLISHED, _WIDE_BENDING_PRIOR)
+        for orders in paths.orders
+        for drift in (False, True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +234,9 @@ def _fit_model(
     low, high = (1.0 - _OUTSIDE) * rho2_range[0], (1.0 + _OUTSIDE) * rho2_range[1]
     fits = [fit for fit in fits if low <= fit.point[0] <= high] or fits
     columns = 1 + 2 * len(form.orders) + form.drift
-    freedom = sum(t.detectors * (len(t.squares) - columns) for t in traces) - 2 - 2 * len(traces)
+    freedom = sum(t.detectors * (len(t.squares) - columns) for t in traces) - 2
+    if form.paths is RECIRCULATING:
+        freedom -= 2 * len(traces)  # D and E
     return fits, fits[0].cost / max(freedom, 1)
 
 
@@ -265,15 +300,16 @@ def _initial_guesses(
         grid.ravel()
         for grid in np.meshgrid(np.arange(*rho2_range, _GRID_RAD / largest_ma2), form.bending.starts, indexing="ij")
     )
-    laws, bends = np.repeat(rho2, len(_LOOP_GRID)), np.repeat(bending, len(_LOOP_GRID))
-    loops = np.tile(_LOOP_GRID, (len(rho2), 1))
+    grid_loops = form.paths.loops
+    laws, bends = np.repeat(rho2, len(grid_loops)), np.repeat(bending, len(grid_loops))
+    loops = np.tile(grid_loops, (len(rho2), 1))
     total, chosen = np.zeros(len(rho2)), []
     for trace in traces:
         residual = _residual(laws, bends, loops, trace, form)
         cost = (residual**2).sum(axis=(1, 2)).reshape(len(rho2), -1)
         # Each sweep has its own background and hence its own D, E; the sweeps share the law.
         total += cost.min(axis=1)
-        chosen.append(_LOOP_GRID[cost.argmin(axis=1)])
+        chosen.append(grid_loops[cost.argmin(axis=1)])
     starts: list[Real] = []
     for index in np.argsort(total, kind="stable"):
         # The start points lie in different fringes; neighbours on one slope would all end in the same minimum.
@@ -287,7 +323,7 @@ def _initial_guesses(
 def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _NumeratorForm) -> list[_Point]:
     size = 2 + 2 * len(traces)
     steps = np.concatenate([_STEPS[:2], np.tile(_STEPS[2:], len(traces))])
-    sigma = np.concatenate([[np.inf, form.bending.sigma], np.full(2 * len(traces), _LOOP_SIGMA)])
+    sigma = np.concatenate([[np.inf, form.bending.sigma], np.full(2 * len(traces), form.paths.loop_sigma)])
     mean = np.zeros(size)
     mean[1] = _BENDING
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.measure.heater_fringe import HeaterFit, HeaterSweep, fit_heater
+from calibration.measure.heater_fringe import FEED_FORWARD, RECIRCULATING, HeaterFit, HeaterSweep, fit_heater
 from calibration.measure.logbook import Logbook
 from calibration.model.ideal_mesh import MeanLight
 from calibration.model.nominal_heaters import NominalHeaters
@@ -78,6 +78,7 @@ class HeaterSweeps:
     ) -> None:
         self._logbook, self._noise, self._heaters, self._plan = logbook, noise, heaters, plan
         self._max_ma = logbook.probe.heater_max_ma
+        self._paths = RECIRCULATING if logbook.probe.mesh.faces else FEED_FORWARD
         near = light.entering[:, list(sources)]
         # Column v holds the source that gives each PUC the (v+1)-th most light.
         self._sources = np.array(sources)[np.argsort(-near, axis=1, kind="stable")]
@@ -124,7 +125,7 @@ class HeaterSweeps:
                 self._last = None
             for heater in self._in_order(pending, view):
                 self._sweep(heater, view)
-                fits[heater] = fit_heater(self._sweeps[heater], self._noise, self._max_ma, self._heaters)
+                fits[heater] = fit_heater(self._sweeps[heater], self._noise, self._max_ma, self._heaters, self._paths)
                 on_heater(heater, fits[heater])
                 finished += 1
                 on_step(finished, planned)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calibration.measure.heater_fringe import HeaterSweep, fit_heater
+from calibration.measure.heater_fringe import FEED_FORWARD, RECIRCULATING, HeaterSweep, LightPaths, fit_heater
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel
 
@@ -99,3 +99,41 @@ def test_few_levels_on_many_turns_are_called_ambiguous() -> None:
     x = np.exp(-1j * 2.0 * squares)[:, None]
     power = 0.01 * np.abs(1.0 + 0.6 * x * np.exp(1j * rng.uniform(0.0, 6.0, 3))) ** 2
     assert fit_heater([HeaterSweep(squares, power)], NOISE, 2.5, NominalHeaters()).turn_sigma_rad == np.inf
+
+
+# Light that never turns back -----------------------------------------------------------------------------------------
+
+
+def _one_way(rho2: float, seed: int, levels: int, detectors: int = 4) -> HeaterSweep:
+    """Readings P = |a + b·x|²: no loop, and each arm is passed once."""
+    rng = np.random.default_rng(seed)
+    squares = np.linspace(0.0, 4.6, levels)
+    x = np.exp(-1j * _phase(squares, rho2))[:, None]
+    a, b = rng.standard_normal((2, detectors)) + 1j * rng.standard_normal((2, detectors))
+    power = 0.01 * np.abs(a + 0.6 * b * x) ** 2
+    return HeaterSweep(squares, power * (1.0 + NOISE.relative * rng.standard_normal(power.shape)))
+
+
+def _known(levels: int, paths: LightPaths) -> list[bool]:
+    """Whether one sweep of few detectors determines a law to 0.05 rad at one turn."""
+    rates = np.linspace(1.6, 2.7, 12)
+    fits = [
+        fit_heater([_one_way(rho2, i, levels)], NOISE, 2.5, NominalHeaters(), paths) for i, rho2 in enumerate(rates)
+    ]
+    return [fit.turn_sigma_rad < 0.05 for fit in fits]
+
+
+def test_without_loops_fewer_settings_determine_a_law() -> None:
+    assert sum(_known(6, FEED_FORWARD)) >= 11
+    assert sum(_known(6, RECIRCULATING)) <= 3
+
+
+def test_a_law_without_loops_has_the_error_that_it_states() -> None:
+    errors = []
+    for seed, rho2 in enumerate(np.linspace(1.6, 2.7, 40)):
+        fit = fit_heater([_one_way(rho2, seed, 8)], NOISE, 2.5, NominalHeaters(), FEED_FORWARD)
+        assert fit.law is not None
+        turn = np.array([2.0 * np.pi / rho2])
+        error_rad = fit.law.phase_rad(float(np.sqrt(turn[0]))) - _phase(turn, rho2)[0]
+        errors.append(error_rad / fit.turn_sigma_rad)
+    assert 0.5 < np.sqrt(np.mean(np.square(errors))) < 1.5
