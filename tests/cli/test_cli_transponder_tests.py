@@ -26,6 +26,7 @@ devices:
   dr4: {kind: cmis, profile: 400g-dr4, serial: DR-1}
   lr4: {kind: qsfp-8636, profile: 100g-lr4, serial: LR-1}
   sfp: {kind: sfp-8472, serial: ER-1}
+  dr16: {kind: cmis, profile: 1.6t-2xdr8, serial: DR-2}
 mesh: {controller: mesh0}
 """
 BIT_RATE_400ZR = 478.75e9
@@ -117,12 +118,38 @@ def test_open_the_loopback_of_some_lanes(capsys: pytest.CaptureFixture[str], ben
 def test_a_loopback_that_the_module_does_not_advertise(capsys: pytest.CaptureFixture[str], zr: CmisTransponder) -> None:
     assert "media input loopback is not supported" in refusal(capsys, "loopback", "b", "zr", "media-far")
     assert "single lanes is not supported" in refusal(capsys, "loopback", "b", "zr", "media-near", "--lanes", "1")
+    assert "no lane 9 for loopbacks" in refusal(capsys, "loopback", "b", "zr", "media-near", "--lanes", "9")
     assert registers(zr, 0x13, 180, 181, 182, 183) == [0, 0, 0, 0]
     for name in ("lr4", "sfp"):
         assert "needs a CMIS module" in refusal(capsys, "loopback", "b", name, "off")
 
 
-@pytest.mark.parametrize("text", ["0", "9", "1,", "4-2", "a", "1-", "²"])
+@pytest.fixture
+def sixteen_lanes(bench_file: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[CmisTransponder]:
+    """A module with two banks of eight lanes, which the commands of a test use."""
+    with Bench.emulate(bench_file, only=["dr16"]) as bench:
+        monkeypatch.setattr("lumion_hw.cli.common.modules.open_bench", lambda *_: contextlib.nullcontext(bench))
+        module = bench.transponders["dr16"]
+        assert isinstance(module, CmisTransponder)
+        yield module
+
+
+def test_loopback_and_pattern_of_lanes_above_8(
+    capsys: pytest.CaptureFixture[str], sixteen_lanes: CmisTransponder
+) -> None:
+    closed = document(capsys, "loopback", "b", "dr16", "media-near")["closed"]
+    assert closed["media-near"] == list(range(1, 17))
+    sixteen_lanes.power_up()
+    sixteen_lanes.enable()
+    assert sixteen_lanes.wait_for_lock(60.0).locked
+    test = "prbs b dr16 --side media --pattern PRBS31 --generate --check --seconds 2"
+    result = document(capsys, test, "--lanes 4,12-13")
+    assert [(total["lane"], total["has_pattern"]) for total in result["totals"]] == [(4, True), (12, True), (13, True)]
+    closed = document(capsys, "loopback", "b", "dr16", "off", "--lanes", "9-16")["closed"]
+    assert closed["media-near"] == list(range(1, 9))
+
+
+@pytest.mark.parametrize("text", ["0", "33", "1,", "4-2", "a", "1-", "²"])
 def test_wrong_lanes(text: str) -> None:
     with pytest.raises(click.BadParameter, match="1,3 or 5-8"):
         Lanes().convert(text, None, None)

@@ -22,7 +22,7 @@ MODULE_KINDS = ("cmis", "qsfp-8636", "sfp-8472")
 """Kinds of device in a bench file that are modules."""
 NOT_CMIS = "This module follows SFF-8472 or SFF-8636."
 """Hint of a command that needs a CMIS module."""
-_MAX_LANE = 8
+_MAX_LANE = 32
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -55,16 +55,9 @@ def cmis_module(module: Transponder, action: str) -> CmisTransponder:
 
 
 class Lanes(ParameterType[tuple[int, ...]]):
-    """Lane numbers from 1 on, such as ``1,3`` or ``5-8``.
-
-    Args:
-        highest: Highest lane number.
-    """
+    """Lane numbers from 1 to 32, such as ``1,3`` or ``5-8``."""
 
     name = "lanes"
-
-    def __init__(self, highest: int = _MAX_LANE) -> None:
-        self._highest = highest
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """Convert a command-line argument to lane numbers in ascending order."""
@@ -74,16 +67,16 @@ class Lanes(ParameterType[tuple[int, ...]]):
         for part in str(value).split(","):
             match = re.fullmatch(r"\s*([1-9]\d?)(?:-([1-9]\d?))?\s*", part, re.ASCII)
             first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-            if not first <= last <= self._highest:
+            if not first <= last <= _MAX_LANE:
                 example = "give for example 1,3 or 5-8"
-                self.fail(f"{str(value)[:40]!r} are not lanes; {example} (lanes 1 to {self._highest}).", param, ctx)
+                self.fail(f"{str(value)[:40]!r} are not lanes; {example} (lanes 1 to {_MAX_LANE}).", param, ctx)
             lanes |= set(range(first, last + 1))
         return tuple(sorted(lanes))
 
 
-def lanes_option(help_text: str, highest: int = _MAX_LANE) -> Callable[[_Command], _Command]:
+def lanes_option(help_text: str) -> Callable[[_Command], _Command]:
     """Return the option ``--lanes``."""
-    return click.option("--lanes", type=Lanes(highest), help=help_text)
+    return click.option("--lanes", type=Lanes(), help=help_text)
 
 
 def lane_text(lanes: tuple[int, ...]) -> str:

@@ -38,7 +38,7 @@ _ERROR_FREE_LIMIT = 3.0  # -ln(0.05): errors expected at most after none was cou
 @click.command()
 @device_arguments
 @click.argument("kind", type=click.Choice([*LOOPBACK_NAMES, "off"]))
-@lanes_option("Lanes to change, 1 to 8, such as 1,3 or 5-8.  [default: all]")
+@lanes_option("Lanes to change, such as 1,3 or 5-8.  [default: all]")
 @json_option
 def loopback(
     bench_file: str,
@@ -56,17 +56,14 @@ def loopback(
     A far loopback returns the signal of the far end to the far end. In the words of CMIS, media-near is the media side
     output loopback, media-far media side input, host-near host side input, and host-far host side output.
     """
-    from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES
-
-    selected = ALL_LANES if lanes is None else lanes
     with open_module(bench_file, device, emulate, seed, endpoints) as (opened, _):
         module = cmis_module(opened, "a loopback")
         if kind == "off":
             for name, closed in module.closed_loopbacks().items():
-                if set(closed) & set(selected):
-                    module.set_loopback(name, False, selected)
+                if set(closed) & set(closed if lanes is None else lanes):
+                    module.set_loopback(name, False, lanes)
         else:
-            module.set_loopback(LOOPBACK_NAMES[kind], True, selected)
+            module.set_loopback(LOOPBACK_NAMES[kind], True, lanes)
         states = {_option_name(name): closed for name, closed in module.closed_loopbacks().items()}
     if as_json:
         echo_json({"device": device, "closed": states})
@@ -205,7 +202,7 @@ def _running_end(
 @click.option("--generate", is_flag=True, help="Send the pattern.")
 @click.option("--check", is_flag=True, help="Check the received pattern and count errors.")
 @click.option("--seconds", "duration_s", type=Number("s", 1.0, 1e6), help="Duration.  [default: until Ctrl-C]")
-@lanes_option("Lanes to test, 1 to 8, such as 1,3 or 5-8.  [default: all lanes of the data paths]")
+@lanes_option("Lanes to test, such as 1,3 or 5-8.  [default: all lanes of the data paths]")
 @json_option
 @click.pass_context
 def prbs(

@@ -72,7 +72,7 @@ class _Setting:
 @click.option("--rx-cdr", type=_ON_OFF, help="Clock recovery of the receivers.")
 @click.option("--tx-rate", type=click.IntRange(0, 3), help="Rate code of the transmitters (QSFP modules).")
 @click.option("--rx-rate", type=click.IntRange(0, 3), help="Rate code of the receivers (QSFP modules).")
-@lanes_option("Lanes for squelch, signal integrity, clock recovery and rate, 1 to 32.  [default: all]", 32)
+@lanes_option("Lanes for squelch, signal integrity, clock recovery and rate, such as 1,3 or 5-8.  [default: all]")
 @json_option
 def set_(
     bench_file: str,
