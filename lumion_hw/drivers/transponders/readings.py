@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -24,8 +25,17 @@ _LINK = {"ber_current_media": "BER before error correction", "osnr": "OSNR", "es
 _EVENTS = frozenset({"module_state_changed", "data_path_state_changed", "rx_output_changed", "tuning_complete"})
 _EMITTING = frozenset({"activated", "tx_turn_on", "tx_turn_off"})  # states of data paths (CMIS 5.2 clause 6.3.3)
 _SHOWN = frozenset({"rx_los", "rx_lol", "tx_failure"})  # flags that the text of a lane contains
+_WITHOUT_RX_LIGHT = frozenset(
+    {f"rx {power}power low {kind}" for power in ("", "total ", "signal ") for kind in ("alarm", "warning")}
+    | {"coherent rx demodulator lol", "coherent rx cd compensation lol", "coherent rx lof", "coherent rx lom"}
+)
+_WITHOUT_TX_LIGHT = frozenset(
+    f"tx {quantity} low {kind}" for quantity in ("power", "bias") for kind in ("alarm", "warning")
+)
 _COUNTED = (Quality.OK, Quality.CHECKSUM_WRONG)
 _MAX_FLAGS = 8
+_MAX_LANES = 16  # more lanes are shown in groups, so that a module fits in 25 lines
+_NUMBER = re.compile(r"-?\d+\.\d+")
 
 
 @dataclass(frozen=True)
@@ -69,8 +79,13 @@ class LaneReadings:
         return self.has_signal
 
     def __str__(self) -> str:
+        return f"lane {self.lane}: {self.state}"
+
+    @property
+    def state(self) -> str:
+        """What the lane does, as text."""
         bias = "" if self.tx_bias is None else f", bias {_text(self.tx_bias, '.1f')}"
-        return f"lane {self.lane}: {self._transmission()}, {self._reception()}{bias}"
+        return f"{self._transmission()}, {self._reception()}{bias}"
 
     def _transmission(self) -> str:
         fault = " (fault)" if self.has_fault else ""
@@ -121,12 +136,12 @@ class ModuleReadings:
     is_complete: bool = True
 
     def lines(self) -> Iterator[str]:
-        """Yield the readings as lines of text."""
+        """Yield the readings as lines of text. Flags with the same cause are shown as one flag."""
         monitors = [f"{name} {_text(reading, '.4g')}" for name, reading in self.monitors.items()]
         parts = ([self.state] if self.state else []) + monitors
         if parts:
             yield "module: " + ", ".join(parts)
-        yield from map(str, self.lanes)
+        yield from map(str, self.lanes) if len(self.lanes) <= _MAX_LANES else _grouped(self.lanes)
         yield from (f"warning: {text}" for text in self.warnings)
         if not (monitors or self.lanes):
             yield "no readings: the module has no monitors" + (
@@ -138,10 +153,22 @@ class ModuleReadings:
         limits = [f"{verbs[name]} {low:.1f} to {high:.1f} dBm" for name, (low, high) in self.limits.items()]
         if limits and self.lanes:
             yield f"limits of the module: {', '.join(limits)}"
-        alarms = _flag_texts(self.flags)
+        alarms = _flag_texts(dict.fromkeys(self._causes()))
         if alarms:
             omitted = f" and {len(alarms) - _MAX_FLAGS} more" if len(alarms) > _MAX_FLAGS else ""
             yield f"flags: {', '.join(alarms[:_MAX_FLAGS])}{omitted}"
+
+    def _causes(self) -> Iterator[Flag]:
+        """Yield the flags, with the missing light in place of its consequences."""
+        for name, lane in self.flags:
+            lanes = [item for item in self.lanes if lane in (None, item.lane)]
+            flag = _flag_name(name)
+            if lanes and flag in _WITHOUT_RX_LIGHT and all(item.receives is False for item in lanes):
+                yield "no light received", lane
+            elif lanes and flag in _WITHOUT_TX_LIGHT and all(item.transmits is False for item in lanes):
+                yield "no light sent", lane
+            else:
+                yield name, lane
 
 
 def module_readings(module: DecodedModule, flags: Collection[Flag] = ()) -> ModuleReadings:
@@ -287,11 +314,29 @@ def _flag_name(name: str) -> str:
     return (f"{rest}_{kind}" if kind in ("alarm", "warning") else name).replace("_", " ")
 
 
+def _grouped(lanes: Collection[LaneReadings]) -> Iterator[str]:
+    """Yield one line for all lanes in the same state, with the lowest and the highest reading."""
+    groups: dict[str, list[LaneReadings]] = {}
+    for lane in lanes:
+        groups.setdefault(_NUMBER.sub("#", lane.state), []).append(lane)
+    for state, members in groups.items():
+        columns = zip(*(_NUMBER.findall(lane.state) for lane in members), strict=True)
+        ranges = (sorted(set(column), key=float) for column in columns)
+        texts = [" to ".join(dict.fromkeys((values[0], values[-1]))) for values in ranges]
+        text = "".join(map(str.__add__, state.split("#"), [*texts, ""]))
+        yield f"{_lanes_text([lane.lane for lane in members])}: {text}"
+
+
 def _lanes_text(lanes: Collection[int]) -> str:
-    first, last = min(lanes), max(lanes)
-    if len(lanes) > 2 and len(lanes) == last - first + 1:
-        return f"lanes {first} to {last}"
-    return f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, sorted(lanes)))}"
+    """Return lane numbers as text, such as ``lanes 1 to 4, 7``."""
+    runs: list[list[int]] = []
+    for lane in sorted(lanes):
+        if runs and lane == runs[-1][-1] + 1:
+            runs[-1].append(lane)
+        else:
+            runs.append([lane])
+    texts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return f"lane{'s' if len(lanes) > 1 else ''} {', '.join(texts)}"
 
 
 def _text(reading: Reading, number_format: str) -> str:
