@@ -17,6 +17,7 @@ from lumion_hw.interfaces import (
     LaneMonitoring,
     LinkQuantity,
     MeshController,
+    MonitorAdvertising,
     OpticalAmplifier,
     OpticalSwitch,
     Polarimeter,
@@ -270,8 +271,14 @@ def _attributes(name: str, query: Callable[[], object], units: Mapping[str, str]
     )
 
 
+def _measured(module: Transponder, quantities: Mapping[str, str]) -> dict[str, str]:
+    """Return the quantities that a module may measure. A missing monitor is neither dark nor failed."""
+    missing = module.missing_monitors() if isinstance(module, MonitorAdvertising) else frozenset()
+    return {quantity: unit for quantity, unit in quantities.items() if quantity not in missing}
+
+
 def _transponder(name: str, module: Transponder) -> _ColumnSource:
-    return _attributes(name, module.monitors, _MODULE_QUANTITIES)
+    return _attributes(name, module.monitors, _measured(module, _MODULE_QUANTITIES))
 
 
 _QUALITIES = {
@@ -297,26 +304,28 @@ _UNIT_IN_NAME = {
 _LANE_QUANTITIES = {"tx_bias_ma": "mA", "tx_power_dbm": "dBm", "rx_power_dbm": "dBm"}
 
 
-def _lanes(name: str, module: LaneMonitoring) -> _ColumnSource:
-    names = {(lane, quantity): f"{name}.{quantity}.{lane}" for lane in range(1, 5) for quantity in _LANE_QUANTITIES}
+def _lanes(name: str, module: LaneMonitoring, quantities: Mapping[str, str]) -> _ColumnSource:
+    names = {(lane, quantity): f"{name}.{quantity}.{lane}" for lane in range(1, 5) for quantity in quantities}
 
     def read() -> Values:
         values = {column: _missing(quantity) for (_, quantity), column in names.items()}
         for lane in module.lane_monitors():
-            for quantity in _LANE_QUANTITIES:
+            for quantity in quantities:
                 number = getattr(lane, quantity)
                 if number is not None:
                     values[names[lane.lane, quantity]] = Value(State.OK, float(number))
         return values
 
-    columns = tuple(Column(column, name, _LANE_QUANTITIES[quantity]) for (_, quantity), column in names.items())
+    columns = tuple(Column(column, name, quantities[quantity]) for (_, quantity), column in names.items())
     return _ColumnSource(name, columns, read)
 
 
 def _module(bench: Bench, name: str, module: Transponder) -> list[_ColumnSource]:
     monitors = _transponder(name, module)
     if not isinstance(module, CoherentTransponder):
-        return [monitors, _lanes(name, module)] if isinstance(module, LaneMonitoring) else [monitors]
+        if not isinstance(module, LaneMonitoring):
+            return [monitors]
+        return [monitors, _lanes(name, module, _measured(module, _LANE_QUANTITIES))]
     monitor_names = {column.name for column in monitors.columns}
     columns = {}
     for quantity, unit in module.capabilities().performance.items():

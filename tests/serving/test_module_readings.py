@@ -18,10 +18,15 @@ devices:
   sfp: {kind: sfp-8472}
   lr4: {kind: qsfp-8636, profile: 100g-lr4}
   zr: {kind: cmis, profile: 400zr}
+  cr4: {kind: qsfp-8636, profile: 100g-cr4}
+  aoc: {kind: qsfp-8636, profile: 100g-aoc}
+  aec: {kind: cmis, profile: aec}
 mesh: {controller: mesh0, topology: benes, ports: 4}
 wiring:
   inputs: [{transponder: sfp, port: 0}, {transponder: lr4, port: 1}, {transponder: zr, port: 2}]
 """
+
+MONITORS = ("temperature_c", "supply_v", "tx_bias_ma", "tx_power_dbm", "rx_power_dbm")
 
 
 @pytest.fixture
@@ -54,3 +59,18 @@ def test_a_lane_without_a_data_path_is_no_alarm(readings: BenchReadings) -> None
     assert points["zr.application.1"].value == "1"
     unused = points["zr.application.3"]
     assert (unused.value, unused.severity, unused.alarm) == (None, AlarmSeverity.NONE, "no data path begins here")
+
+
+def test_a_monitor_that_a_module_does_not_have_is_no_reading_and_no_alarm(readings: BenchReadings) -> None:
+    """A missing monitor is neither a dark lane nor a failed reading."""
+    points = readings.points()
+
+    def of(module: str) -> set[str]:
+        names = {name.removeprefix(f"{module}.") for name in points if name.startswith(f"{module}.")}
+        return {name for name in names if name.partition(".")[0] in MONITORS}
+
+    assert of("cr4") == set()
+    assert of("aec") == {"temperature_c", "supply_v"}
+    per_lane = {f"{quantity}.{lane}" for quantity in ("tx_bias_ma", "rx_power_dbm") for lane in (1, 2, 3, 4)}
+    assert of("aoc") == {"temperature_c", "supply_v", "tx_bias_ma", "rx_power_dbm", *per_lane}
+    assert {name: point.alarm for name, point in points.items() if name.startswith("aec.") and point.severity} == {}
