@@ -21,6 +21,7 @@ devices:
   cr4: {kind: qsfp-8636, profile: 100g-cr4}
   aoc: {kind: qsfp-8636, profile: 100g-aoc}
   aec: {kind: cmis, profile: aec}
+  dr4: {kind: cmis, profile: 400g-dr4}
 mesh: {controller: mesh0, topology: benes, ports: 4}
 wiring:
   inputs: [{transponder: sfp, port: 0}, {transponder: lr4, port: 1}, {transponder: zr, port: 2}]
@@ -44,7 +45,10 @@ def test_every_class_of_module_has_temperature_and_powers(readings: BenchReading
     for module in ("sfp", "lr4", "zr"):
         assert 20.0 < points[f"{module}.temperature_c"].value < 70.0  # type: ignore[operator]
         assert f"{module}.rx_power_dbm" in points
-    assert [f"lr4.tx_power_dbm.{lane}" in points for lane in (1, 2, 3, 4)] == [True] * 4
+    for module in ("lr4", "dr4"):
+        assert [f"{module}.tx_power_dbm.{lane}" in points for lane in (1, 2, 3, 4)] == [True] * 4
+    assert "zr.tx_power_dbm.1" not in points  # the only lane is the module
+    assert "dr4.tx_power_dbm.5" not in points
 
 
 def test_a_dark_module_does_not_show_the_power_that_was_set(readings: BenchReadings) -> None:
