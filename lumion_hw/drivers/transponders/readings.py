@@ -13,7 +13,7 @@ from lumion_hw.interfaces import Quality, Reading
 
 Flag = tuple[str, int | None]
 """Name of a flag without the ending ``_flag``, and its lane; ``None`` for a flag of the module."""
-_DARK_DBM = -40.0  # 0.1 µW is the smallest power that a module can report
+_DARK_DBM = -40.0  # 0.1 µW is the smallest power that a module can report; many report it without light
 _MODULE_MONITORS = ("temperature", "supply")
 _LANE_MONITORS = ("tx_power", "rx_power", "tx_bias")
 # Names in the register maps of all standards.
@@ -67,16 +67,21 @@ class LaneReadings:
     @property
     def transmits(self) -> bool | None:
         """Whether the lane emits light; ``None`` if unknown."""
-        return self.is_on if self.tx_power is None else self.tx_power.quality is not Quality.BELOW_RANGE
+        return self.is_on if self.tx_power is None else not _is_dark(self.tx_power)
 
     @property
     def receives(self) -> bool | None:
         """Whether the lane receives a signal; ``None`` if unknown."""
-        if self.rx_power is not None and self.rx_power.quality is Quality.BELOW_RANGE:
+        if self.rx_power is not None and _is_dark(self.rx_power):
             return False
         if self.has_signal is None and self.rx_power is not None:
             return True
         return self.has_signal
+
+    @property
+    def is_unlit(self) -> bool:
+        """Whether no light arrives. A receiver can lose its signal in spite of light."""
+        return self.receives is False and (self.rx_power is None or _is_dark(self.rx_power))
 
     def __str__(self) -> str:
         return f"lane {self.lane}: {self.state}"
@@ -84,7 +89,7 @@ class LaneReadings:
     @property
     def state(self) -> str:
         """What the lane does, as text."""
-        bias = "" if self.tx_bias is None else f", bias {_text(self.tx_bias, '.1f')}"
+        bias = "" if self.tx_bias is None else f", bias {_text(self.tx_bias, 'z.1f')}"
         return f"{self._transmission()}, {self._reception()}{bias}"
 
     def _transmission(self) -> str:
@@ -92,14 +97,14 @@ class LaneReadings:
         if self.transmits is False:
             return f"transmits nothing ({'switched off' if self.is_on is False else 'dark'}){fault}"
         if self.tx_power is not None:
-            return f"transmits {_text(self.tx_power, '.1f')}{self._judgement('tx_power', self.tx_power)}{fault}"
+            return f"transmits {_text(self.tx_power, 'z.1f')}{self._judgement('tx_power', self.tx_power)}{fault}"
         return f"{'transmits (power not measured)' if self.transmits else 'transmitter unknown'}{fault}"
 
     def _reception(self) -> str:
         signs = [sign for sign, is_good in (("LOS", self.has_signal), ("LOL", self.is_locked)) if is_good is False]
         flags = f" ({', '.join(signs)})" if signs else ""
-        if self.rx_power is not None and self.rx_power.quality is not Quality.BELOW_RANGE:
-            return f"receives {_text(self.rx_power, '.1f')}{self._judgement('rx_power', self.rx_power)}{flags}"
+        if self.rx_power is not None and not _is_dark(self.rx_power):
+            return f"receives {_text(self.rx_power, 'z.1f')}{self._judgement('rx_power', self.rx_power)}{flags}"
         if self.receives is False:
             return f"receives nothing{flags}"
         return f"receives a signal (power not measured){flags}" if self.receives else f"receiver unknown{flags}"
@@ -163,7 +168,7 @@ class ModuleReadings:
         for name, lane in self.flags:
             lanes = [item for item in self.lanes if lane in (None, item.lane)]
             flag = _flag_name(name)
-            if lanes and flag in _WITHOUT_RX_LIGHT and all(item.receives is False for item in lanes):
+            if lanes and flag in _WITHOUT_RX_LIGHT and all(item.is_unlit for item in lanes):
                 yield "no light received", lane
             elif lanes and flag in _WITHOUT_TX_LIGHT and all(item.transmits is False for item in lanes):
                 yield "no light sent", lane
@@ -258,6 +263,10 @@ def _is_inverted(table: Mapping[Flag, DecodedField]) -> bool:
     # SFF-8472, A0h:65.2 without 65.1: the module signals detection instead of loss.
     inverted, normal = table.get(("los_inverted", None)), table.get(("los_implemented", None))
     return inverted is not None and inverted.value is True and (normal is None or normal.value is False)
+
+
+def _is_dark(power: Reading) -> bool:
+    return power.quality is Quality.BELOW_RANGE or (power.value is not None and power.value <= _DARK_DBM)
 
 
 def _reading(item: DecodedField) -> Reading:

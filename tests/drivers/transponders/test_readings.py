@@ -176,6 +176,14 @@ def test_a_low_power_that_arrives_stays_an_alarm_of_its_own() -> None:
     assert lines[-1] == "flags: rx power low alarm (lane 1), no light received (lane 2)"
 
 
+def test_a_signal_that_is_lost_in_spite_of_light_is_not_called_dark() -> None:
+    table = LaneReadings(1, dbm(1.0), dbm(-3.0), has_signal=False)
+    flags = (("rx_power_low_alarm", 1), ("rx_power_low_warning", 1))
+    assert list(ModuleReadings(lanes=(table,), flags=flags).lines())[-1] == (
+        "flags: rx power low alarm (lane 1), rx power low warning (lane 1)"
+    )
+
+
 def test_an_sfp_without_light_has_one_flag() -> None:
     memory = bytearray(CONSTANTS + MONITORS + bytes(146))
     memory[104:106] = b"\0\0"
@@ -221,6 +229,10 @@ def dbm(value: float | None, quality: Quality = Quality.OK) -> Reading:
         (LaneReadings(1, is_on=True, has_signal=True),
          "lane 1: transmits (power not measured), receives a signal (power not measured)"),
         (LaneReadings(1), "lane 1: transmitter unknown, receiver unknown"),
+        (LaneReadings(4, dbm(-0.04), dbm(-40.0), has_signal=False),
+         "lane 4: transmits 0.0 dBm, receives nothing (LOS)"),
+        (LaneReadings(4, dbm(-40.0), dbm(-3.0), has_signal=False),
+         "lane 4: transmits nothing (dark), receives -3.0 dBm (LOS)"),
         (LaneReadings(1, dbm(-1.0, Quality.CHECKSUM_WRONG), dbm(None, Quality.ABOVE_RANGE)),
          "lane 1: transmits -1.0 dBm (checksum wrong), receives above range"),
     ],
