@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -26,23 +28,44 @@ _MAX_LANE = 32
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def device_arguments(function: Any) -> Any:
-    """Add the arguments BENCH and DEVICE and the options of commands that open a bench."""
-    return click.argument("bench_file", metavar="BENCH")(click.argument("device")(bench_options(function)))
+@dataclass(frozen=True)
+class Target:
+    """Module that the command line names.
+
+    Attributes:
+        bench_file: Path of the bench file, or name of a built-in bench.
+        device: Name of the module.
+        emulate: Whether to emulate the bench in this process.
+        seed: Random seed of the emulation.
+        endpoints: File with the addresses of the devices; ``None`` to use those of the bench file.
+    """
+
+    bench_file: str
+    device: str
+    emulate: bool
+    seed: int
+    endpoints: str | None
+
+    @contextmanager
+    def open(self) -> Iterator[tuple[Transponder, Clock]]:
+        """Open the module. Raises ``ConfigError`` if the bench does not have it."""
+        with open_bench(self.bench_file, self.emulate, self.seed, self.endpoints, [self.device]) as bench:
+            if self.device not in bench.transponders:
+                devices = bench.model.devices.items()
+                modules = [name for name, model in devices if getattr(model, "kind", "") in MODULE_KINDS]
+                hint = name_hint(self.device, modules, "Its modules are")
+                raise ConfigError(f"{self.bench_file} has no module {self.device!r}", hint=hint)
+            yield bench.transponders[self.device], bench.clock
 
 
-@contextmanager
-def open_module(
-    bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None
-) -> Iterator[tuple[Transponder, Clock]]:
-    """Open one module. Raises ``ConfigError`` if the bench does not have it."""
-    with open_bench(bench_file, emulate, seed, endpoints, [device]) as bench:
-        if device not in bench.transponders:
-            devices = bench.model.devices.items()
-            modules = [name for name, model in devices if getattr(model, "kind", "") in MODULE_KINDS]
-            hint = name_hint(device, modules, "Its modules are")
-            raise ConfigError(f"{bench_file} has no module {device!r}", hint=hint)
-        yield bench.transponders[device], bench.clock
+def module_command(function: Callable[..., None]) -> Any:
+    """Add the arguments BENCH and DEVICE and the options of commands that open a bench, as one argument ``Target``."""
+
+    @functools.wraps(function)
+    def command(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None, **options: Any) -> None:
+        function(Target(bench_file, device, emulate, seed, endpoints), **options)
+
+    return click.argument("bench_file", metavar="BENCH")(click.argument("device")(bench_options(command)))
 
 
 def cmis_module(module: Transponder, action: str) -> CmisTransponder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,9 @@ import click
 from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.modules import (
     NOT_CMIS,
+    Target,
     cmis_module as _cmis,
-    device_arguments as _device_arguments,
-    open_module as _open_module,
+    module_command,
 )
 from lumion_hw.cli.common.numbers import Number
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note, progress
@@ -67,20 +68,18 @@ def _coherent(module: Transponder, action: str) -> CoherentTransponder:
 
 
 @transponder.command()
-@_device_arguments
+@module_command
 @click.option("--all", "everything", is_flag=True, help="Also print the capabilities, all readings and all flags.")
 @json_option
-def show(
-    bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None, everything: bool, as_json: bool
-) -> None:
+def show(target: Target, everything: bool, as_json: bool) -> None:
     """Show whether each lane of DEVICE transmits and receives, and how well.
 
     Of a lane, such as dr4-a/2, the whole module is shown. The memory is read without clearing flags; then the flags
     are read, which clears them in the module.
     """
-    device = device.partition("/")[0]
-    with _open_module(bench_file, device, emulate, seed, endpoints) as (module, _):
-        lines = [] if as_json else list(_overview(module, device))
+    target = dataclasses.replace(target, device=target.device.partition("/")[0])
+    with target.open() as (module, _):
+        lines = [] if as_json else list(_overview(module, target.device))
         document = _description(module) if as_json or everything else {}
     if as_json:
         echo_json(document)
@@ -93,7 +92,7 @@ def show(
 
 
 @transponder.command()
-@_device_arguments
+@module_command
 @click.argument("frequency_thz", type=Number("THz", 100.0, 500.0))
 @click.option(
     "--grid",
@@ -104,18 +103,15 @@ def show(
 @click.option("--power", "power_dbm", type=Number("dBm", -60.0, 30.0), help="Output power to set first, in dBm.")
 @json_option
 def tune(
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
+    target: Target,
     frequency_thz: float,
     grid_ghz: float | None,
     power_dbm: float | None,
     as_json: bool,
 ) -> None:
     """Tune the laser of DEVICE to FREQUENCY_THZ. A transmitter that is off stays off."""
-    with _open_module(bench_file, device, emulate, seed, endpoints) as (opened, _):
+    device = target.device
+    with target.open() as (opened, _):
         module = _cmis(opened, "tuning")
         module.power_up()
         if power_dbm is not None:
@@ -129,7 +125,7 @@ def tune(
 
 
 @transponder.command()
-@_device_arguments
+@module_command
 @click.option("--off", is_flag=True, help="Switch the transmitter off.")
 @click.option(
     "--application",
@@ -146,11 +142,7 @@ def tune(
 @click.pass_context
 def enable(
     context: click.Context,
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
+    target: Target,
     off: bool,
     application: int | None,
     first_lane: int | None,
@@ -161,7 +153,8 @@ def enable(
 
     All data paths of the module change; with --first-lane only the selected one.
     """
-    with _open_module(bench_file, device, emulate, seed, endpoints) as (opened, _):
+    device = target.device
+    with target.open() as (opened, _):
         module = opened if first_lane is None else _cmis(opened, "a data path").path(first_lane)
         if application is not None:
             coherent = _coherent(module, "selecting an application")
@@ -182,7 +175,7 @@ def enable(
 
 
 @transponder.command()
-@_device_arguments
+@module_command
 @out_option("File to write.  [default: standard output]")
 @click.option(
     "--format",
@@ -195,11 +188,7 @@ def enable(
 @click.pass_context
 def dump(
     context: click.Context,
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
+    target: Target,
     out: Path | None,
     form: str,
 ) -> None:
@@ -210,9 +199,10 @@ def dump(
     from lumion_hw.files.writing import check_target, write_file
     from lumion_hw.standards.module_text import text_of_image
 
+    device = target.device
     if out is not None:
         check_target(out, "the dump", overwrite="nothing")
-    with _open_module(bench_file, device, emulate, seed, endpoints) as (module, _):
+    with target.open() as (module, _):
         image = _image(module, "a dump")
     document = image.to_document()
     text = json_text(document, indent=2) + "\n" if form == "json" else text_of_image(image, device)
@@ -238,7 +228,7 @@ class _Password(ParameterType[str]):
 
 
 @transponder.command()
-@_device_arguments
+@module_command
 @click.option(
     "--download", "file", type=click.Path(dir_okay=False), help="Firmware file to write into the inactive image bank."
 )
@@ -253,11 +243,7 @@ class _Password(ParameterType[str]):
 )
 @json_option
 def firmware(
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
+    target: Target,
     file: str | None,
     start: bool,
     hitless: bool,
@@ -274,10 +260,11 @@ def firmware(
 
     from lumion_hw.files.reading import read_file
 
+    device = target.device
     if hitless and not start:
         raise click.UsageError("--hitless needs --run.")
     content = None if file is None else read_file(Path(file), "the firmware file", max_bytes=_MAX_FIRMWARE_BYTES)
-    with _open_module(bench_file, device, emulate, seed, endpoints) as (opened, _):
+    with target.open() as (opened, _):
         module = _cmis(opened, "firmware")
 
         def unlock() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.common.modules import device_arguments, open_module
+from lumion_hw.cli.common.modules import Target, module_command
 from lumion_hw.cli.common.numbers import MAX_COUNT, PERIOD
 from lumion_hw.cli.common.output import echo_text, json_option
 from lumion_hw.errors import DeviceError, LinkError, LinkLost, NotSupportedError
@@ -21,18 +21,14 @@ _NOT_REPORTED = ("not_reported", "the module does not report loss of signal or f
 
 
 @click.command()
-@device_arguments
+@module_command
 @click.option(
     "--period", "period_s", default=1.0, show_default=True, type=PERIOD, help="Time between lines, in seconds."
 )
 @click.option("--count", type=click.IntRange(1, MAX_COUNT), help="Number of lines to print.  [default: until Ctrl-C]")
 @json_option
 def watch(
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
+    target: Target,
     period_s: float,
     count: int | None,
     as_json: bool,
@@ -44,7 +40,7 @@ def watch(
     """
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
 
-    with open_module(bench_file, device, emulate, seed, endpoints) as (module, clock):
+    with target.open() as (module, clock):
         started, n_rows = clock.now(), 0
         while count is None or n_rows < count:
             if n_rows:
