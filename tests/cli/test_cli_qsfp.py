@@ -89,4 +89,4 @@ def test_the_wrong_kind_leads_to_the_right_one(bench: str, capsys: pytest.Captur
 
 
 def test_tuning_needs_another_module(bench: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "This module follows SFF-8472 or SFF-8636." in refusal(capsys, "tune", bench, "q1", "193.1")
+    assert "This module follows SFF-8636." in refusal(capsys, "tune", bench, "q1", "193.1")

@@ -591,3 +591,36 @@ def test_options_of_an_emulated_bench(capsys: pytest.CaptureFixture[str], bench_
     result = document(capsys, "loopback", bench_file, "dr4", "host-near", "--lanes", "1", "--emulate", "--seed", "3")
     assert result["closed"]["host-near"] == [1]
     assert "not in the bench file: zz" in refusal(capsys, "flags", bench_file, "zz", "--emulate")
+
+
+# -- lanes that are devices
+
+LANES = str(Path(__file__).parents[2] / "examples" / "dr4_breakout.yaml")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "loopback {} dr4-a/2 media-near",
+        "prbs {} dr4-a/2 --side media --pattern PRBS31 --generate --seconds 1",
+        "dump {} dr4-a/2",
+        "eeprom {} dr4-a/2",
+        "firmware {} dr4-a/2",
+        "tune {} dr4-a/2 193.1",
+    ],
+)
+def test_a_command_for_whole_modules_names_the_module_of_a_lane(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    error = refusal(capsys, f"{command.format(LANES)} --emulate")
+    assert "needs a whole module, not one of its lanes. Give the name of the module, without the lane." in error
+
+
+def test_a_lane_that_the_bench_does_not_have(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "has no module 'dr4-a/9'" in refusal(capsys, f"show {LANES} dr4-a/9 --emulate")
+    assert run(capsys, f"show {LANES} dr4-a/2 --emulate").startswith("dr4-a: QSFP-DD")
+
+
+def test_watch_gives_the_reason_for_the_link_of_a_lane(capsys: pytest.CaptureFixture[str]) -> None:
+    line = json.loads(run(capsys, f"watch {LANES} dr4-a/2 --emulate --count 1 --json"))
+    assert (line["link"], line["why"]) == ("low_power", "low power is requested (pin)")

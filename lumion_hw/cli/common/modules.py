@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 MODULE_KINDS = ("cmis", "qsfp-8636", "sfp-8472")
 """Kinds of device in a bench file that are modules."""
-NOT_CMIS = "This module follows SFF-8472 or SFF-8636."
-"""Hint of a command that needs a CMIS module."""
 _MAX_LANE = 32
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -46,16 +44,29 @@ class Target:
     seed: int
     endpoints: str | None
 
+    @property
+    def module(self) -> str:
+        """Name of the module; of a lane, such as ``dr4-a/2``, that of its module."""
+        return self.device.partition("/")[0]
+
     @contextmanager
-    def open(self) -> Iterator[tuple[Transponder, Clock]]:
-        """Open the module. Raises ``ConfigError`` if the bench does not have it."""
-        with open_bench(self.bench_file, self.emulate, self.seed, self.endpoints, [self.device]) as bench:
-            if self.device not in bench.transponders:
-                devices = bench.model.devices.items()
-                modules = [name for name, model in devices if getattr(model, "kind", "") in MODULE_KINDS]
+    def open(self, *, whole: bool = False) -> Iterator[tuple[Transponder, Clock]]:
+        """Open the device.
+
+        Args:
+            whole: Whether to open the whole module if the device is a lane.
+
+        Raises:
+            ConfigError: The bench does not have this module or lane.
+        """
+        name = self.module if whole else self.device
+        with open_bench(self.bench_file, self.emulate, self.seed, self.endpoints, [name]) as bench:
+            devices = bench.model.devices
+            if name not in bench.transponders or (name != self.device and self.device not in devices):
+                modules = [item for item, model in devices.items() if getattr(model, "kind", "") in MODULE_KINDS]
                 hint = name_hint(self.device, modules, "Its modules are")
                 raise ConfigError(f"{self.bench_file} has no module {self.device!r}", hint=hint)
-            yield bench.transponders[self.device], bench.clock
+            yield bench.transponders[name], bench.clock
 
 
 def module_command(function: Callable[..., None]) -> Any:
@@ -73,8 +84,27 @@ def cmis_module(module: Transponder, action: str) -> CmisTransponder:
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
 
     if not isinstance(module, CmisTransponder):
-        raise NotSupportedError(f"{action} needs a CMIS module", hint=NOT_CMIS)
+        raise wrong_class(module, action)
     return module
+
+
+def wrong_class(module: Transponder, action: str, needed: str = "a CMIS module") -> NotSupportedError:
+    """Return the error for a module of a class that a command does not support, or for a lane.
+
+    Args:
+        module: Open module or lane.
+        action: What the command does, for the message.
+        needed: Supported classes, for the message.
+    """
+    from lumion_hw.drivers.transponders.cmis.path_driver import PathDriver
+    from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
+    from lumion_hw.drivers.transponders.qsfp_lane import QsfpLane
+
+    if isinstance(module, PathDriver | QsfpLane):
+        text = f"{action} needs a whole module, not one of its lanes"
+        return NotSupportedError(text, hint="Give the name of the module, without the lane.")
+    standard = "SFF-8636" if isinstance(module, QsfpTransponder) else "SFF-8472"
+    return NotSupportedError(f"{action} needs {needed}", hint=f"This module follows {standard}.")
 
 
 class Lanes(ParameterType[tuple[int, ...]]):

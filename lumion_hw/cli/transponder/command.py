@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +9,10 @@ import click
 
 from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.modules import (
-    NOT_CMIS,
     Target,
     cmis_module as _cmis,
     module_command,
+    wrong_class,
 )
 from lumion_hw.cli.common.numbers import Number
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note, progress
@@ -60,7 +59,7 @@ def _coherent(module: Transponder, action: str) -> CoherentTransponder:
     from lumion_hw.interfaces import CoherentTransponder
 
     if not isinstance(module, CoherentTransponder):
-        raise NotSupportedError(f"{action} needs a CMIS module", hint=NOT_CMIS)
+        raise wrong_class(module, action)
     return module
 
 
@@ -77,9 +76,8 @@ def show(target: Target, everything: bool, as_json: bool) -> None:
     Of a lane, such as dr4-a/2, the whole module is shown. The memory is read without clearing flags; then the flags
     are read, which clears them in the module.
     """
-    target = dataclasses.replace(target, device=target.device.partition("/")[0])
-    with target.open() as (module, _):
-        lines = [] if as_json else list(_overview(module, target.device))
+    with target.open(whole=True) as (module, _):
+        lines = [] if as_json else list(_overview(module, target.module))
         document = _description(module) if as_json or everything else {}
     if as_json:
         echo_json(document)

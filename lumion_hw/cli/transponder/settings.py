@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.common.modules import NOT_CMIS, Target, lanes_option, module_command
+from lumion_hw.cli.common.modules import Target, lanes_option, module_command, wrong_class
 from lumion_hw.cli.common.numbers import Number
 from lumion_hw.cli.common.output import echo_json, echo_text, json_option, note
 from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
@@ -116,11 +116,11 @@ def _settings(
         _refuse(values, _QSFP_ONLY, "a QSFP module (SFF-8636)", "This module follows CMIS.")
         return _cmis_settings(module, values, first_lane, lanes)
     if isinstance(module, QsfpTransponder):
-        _refuse(values, _CMIS_ONLY, "a CMIS module", NOT_CMIS)
+        _refuse(values, _CMIS_ONLY, "a CMIS module", "This module follows SFF-8636.")
         return _qsfp_settings(module, values, lanes)
     if isinstance(module, QsfpLane):
         raise NotSupportedError("setting one lane needs the name of its QSFP module", hint="Give the lane in --lanes.")
-    raise NotSupportedError("setting a module needs a CMIS or QSFP module", hint="This module follows SFF-8472.")
+    raise wrong_class(module, "setting a module", "a CMIS or QSFP module")
 
 
 def _refuse(values: Iterable[str], names: Iterable[str], needed: str, hint: str) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lumion_hw.cli.common.modules import Target, module_command
+from lumion_hw.cli.common.modules import Target, module_command, wrong_class
 from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note
 from lumion_hw.cli.common.outputs import NamedFile
-from lumion_hw.errors import ConfigError, NotSupportedError
+from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
@@ -81,7 +81,7 @@ def _with_user_memory(module: Transponder) -> CmisTransponder | QsfpTransponder:
     from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
 
     if not isinstance(module, CmisTransponder | QsfpTransponder):
-        raise NotSupportedError("user memory needs a CMIS or QSFP module", hint="This module follows SFF-8472.")
+        raise wrong_class(module, "user memory", "a CMIS or QSFP module")
     return module
 
 
