@@ -129,6 +129,7 @@ class ModuleReadings:
         warnings: Lanes of one fibre with too different powers.
         limits: Lowest and highest power in dBm without a warning of the module, by monitor.
         is_complete: Whether the dump has all monitors that the module has.
+        missing: Which pages of the module are not in the dump, as text; empty without such pages.
     """
 
     state: str = ""
@@ -139,6 +140,7 @@ class ModuleReadings:
     warnings: tuple[str, ...] = ()
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     is_complete: bool = True
+    missing: str = ""
 
     def lines(self) -> Iterator[str]:
         """Yield the readings as lines of text. Flags with the same cause are shown as one flag."""
@@ -147,6 +149,8 @@ class ModuleReadings:
         if parts:
             yield "module: " + ", ".join(parts)
         yield from map(str, self.lanes) if len(self.lanes) <= _MAX_LANES else _grouped(self.lanes)
+        if self.missing and monitors and not self.lanes:
+            yield f"lanes: unknown, because {self.missing}"
         yield from (f"warning: {text}" for text in self.warnings)
         if not (monitors or self.lanes):
             yield "no readings: the module has no monitors" + (
@@ -191,6 +195,7 @@ def module_readings(module: DecodedModule, flags: Collection[Flag] = ()) -> Modu
     }
     set_flags = tuple(dict.fromkeys([*_set_flags(module), *flags]))
     limits = dict(_limits(table))
+    missing = [finding.message for finding in module.findings if finding.kind == "missing_page"]
     lanes = tuple(replace(_lane(table, set_flags, lane), limits=limits) for lane in _lanes(table, set_flags))
     return ModuleReadings(
         state=_state(table),
@@ -200,7 +205,8 @@ def module_readings(module: DecodedModule, flags: Collection[Flag] = ()) -> Modu
         flags=set_flags,
         warnings=tuple(finding.message for finding in module.findings if finding.kind == KIND),
         limits=limits,
-        is_complete=not (module.damage or any(item.kind == "missing_page" for item in module.findings)),
+        is_complete=not (module.damage or missing),
+        missing="; ".join(missing),
     )
 
 

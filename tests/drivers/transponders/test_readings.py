@@ -137,6 +137,17 @@ def test_readings_that_are_not_in_the_dump() -> None:
     assert text_of(decode_memory(lower_is_missing)) == [text]
 
 
+def test_lanes_on_pages_that_are_not_in_the_dump() -> None:
+    """The first 256 bytes of a module with pages, as many tools save them."""
+    image = dumped("400g-dr4")
+    first = MemoryImage({half: image.halves[half] for half in (LOWER, (0, 0))})
+    lines = text_of(decode_image(first))
+    assert lines[0].startswith("module: ready, temperature ")
+    assert lines[1:] == [
+        "lanes: unknown, because pages 01h, 02h, 10h, 11h are not in the dump, but the module has them"
+    ]
+
+
 def test_a_power_outside_its_limits_is_called_so() -> None:
     limits = {"tx_power": (-4.7, 4.0), "rx_power": (-15.8, -1.0)}
     assert str(LaneReadings(1, dbm(5.0), dbm(-19.7), limits=limits)) == (
