@@ -14,7 +14,7 @@ from lumion_hw.drivers.transponders.cmis_decoder import decode_image
 from lumion_hw.drivers.transponders.decoded import Severity
 from lumion_hw.emulator.transponders.cmis import BankedModule, ReceivedLight
 from lumion_hw.errors import ConfigError
-from lumion_hw.interfaces import LockStage
+from lumion_hw.interfaces import LockStage, Quality
 from lumion_hw.sessions.module.pages import ImagePages
 from lumion_hw.standards.cmis.image import Half, MemoryImage
 from tests.drivers.transponders.cmis_peer import Peer
@@ -326,3 +326,36 @@ def test_a_module_without_diagnostics_pages_in_bank_1_has_loopbacks_of_bank_0(cl
     with pytest.raises(ConfigError, match=r"no lane 12.*lanes 1 to 8"):
         driver.set_loopback("media_output", True, (12,))
     driver.close()
+
+
+def test_link_performance_of_lanes_of_both_banks(bench: Bench) -> None:
+    driver = bench.driver
+    driver.enable()
+    assert driver.wait_for_lock(30.0).locked
+    driver.performance()
+    bench.clock.sleep(3.0)
+    found = driver.performance()
+    names = {f"prefec_ber.{lane}" for lane in range(2, 17)} | {"prefec_ber"}
+    assert names <= set(found.quantities)
+    assert names <= set(driver.capabilities().performance)
+    for name in names:
+        reading = found.quantities[name].average or found.quantities[name].current
+        assert reading is not None
+        assert reading.value is not None
+        assert 0.0 < reading.value < 2.4e-4  # limit of RS(544,514)
+    assert [registers_of(bench, bank, 0x2F, 144) >> 7 for bank in (0, 1)] == [0, 0]  # both banks count again
+
+
+def test_link_performance_of_one_path_of_bank_1(bench: Bench) -> None:
+    for first in range(9, 17):
+        bench.driver.select_application(3, first)
+    path = bench.driver.path(12)
+    path.enable()
+    assert path.wait_for_lock(30.0).locked
+    path.performance()
+    bench.clock.sleep(3.0)
+    reading = path.performance().quantities["prefec_ber"]
+    value = reading.average or reading.current
+    assert value is not None
+    assert value.quality is Quality.OK
+    assert value.source.endswith("of bank 1")

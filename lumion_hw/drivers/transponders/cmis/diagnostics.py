@@ -385,7 +385,10 @@ class Vdm:
     @property
     def has_statistics(self) -> bool:
         """Whether the module has VDM statistics, which can be frozen."""
-        return any(item.descriptor.observable and item.descriptor.observable.statistic for item in self.instances)
+        return bool(self._statistics())
+
+    def _statistics(self) -> list[Instance]:
+        return [item for item in (*self.instances, *self.further) if _is_statistic(item.descriptor.observable)]
 
     def find(self, name: str, lane: int = 1) -> Instance | None:
         """Return the VDM instance of a quantity on a lane, or ``None`` if there is none."""
@@ -436,19 +439,24 @@ class Vdm:
         if not (self.has_statistics and module.quirks.freeze):
             yield False
             return
-        memory = module.memory
-        memory.write("vdm_freeze_request", True)
+        # Each bank has its own statistics.
+        banks = [module.memory.of_bank(offset) for offset in sorted({item.offset for item in self._statistics()})]
         try:
+            for bank in banks:
+                bank.write("vdm_freeze_request", True)
+            confirmed = [self._await(bank, "vdm_freeze_done") for bank in banks]
             # Unfreezing starts a new interval, so all values must be read before (CMIS, VDM freeze).
-            yield self._await("vdm_freeze_done")
+            yield all(confirmed)
         finally:
-            memory.write("vdm_freeze_request", False)
-            self._await("vdm_unfreeze_done")
+            for bank in banks:
+                bank.write("vdm_freeze_request", False)
+            for bank in banks:
+                self._await(bank, "vdm_unfreeze_done")
 
-    def _await(self, field: str) -> bool:
+    def _await(self, bank: CmisMemory, field: str) -> bool:
         module = self._module
         try:
-            module.wait(lambda: bool(module.memory.value(field)), FREEZE_S, lambda: f"{field} is not set")
+            module.wait(lambda: bool(bank.value(field)), FREEZE_S, lambda: f"{field} is not set")
         except DeviceTimeoutError as error:
             module.warnings.append(error.message)
             return False

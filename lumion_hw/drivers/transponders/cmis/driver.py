@@ -44,7 +44,7 @@ class CmisTransponder(PathDriver, Driver):
         expected_serial: Required serial number; any if omitted.
         quirks: Values of :class:`Quirks` by name, which override the known deviations of the module.
         bank: Use only the eight lanes of this bank, as lanes 1 to 8. By default all lanes are used: those of bank 1
-            are lanes 9 to 16, and so on. Link performance is that of the first bank.
+            are lanes 9 to 16, and so on.
         lane: Use only the data paths on this media lane; default all.
         hold_off_s: Pause after writes and page changes, for slow boards (raw I2C only).
         pins: Adapter with the low-speed signals of the socket, if there is one.
