@@ -12,6 +12,7 @@ from lumion_hw.drivers import SignalIntegrity
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
 from lumion_hw.drivers.transponders.cmis_decoder import decode_image
 from lumion_hw.drivers.transponders.decoded import Severity
+from lumion_hw.drivers.transponders.readings import module_readings
 from lumion_hw.emulator.transponders.cmis import BankedModule, ReceivedLight
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces import LockStage, Quality
@@ -359,3 +360,23 @@ def test_link_performance_of_one_path_of_bank_1(bench: Bench) -> None:
     assert value is not None
     assert value.quality is Quality.OK
     assert value.source.endswith("of bank 1")
+
+
+def test_a_module_of_32_lanes(clock: VirtualClock) -> None:
+    """Co-packaged optics with four banks: each lane has its own light, flags and test pattern."""
+    lit = ReceivedLight(-2.0, -2.0)
+    module = BankedModule("3.2t-4xdr8", clock, seed=1, optics=lambda lane, _: ReceivedLight() if lane == 29 else lit)
+    clock.sleep(1.0)
+    with CmisTransponder(module, clock, device="cpo") as driver:
+        driver.power_up()
+        driver.enable()
+        assert [path.first_lane for path in driver.data_paths()] == [1, 9, 17, 25]
+        clock.sleep(2.0)
+        assert {flag.lane for flag in driver.flags() if flag.name == "rx_los"} == {29}
+        assert driver.lane_readings(32)["tx_power"].value == pytest.approx(1.0, abs=0.3)
+        driver.set_loopback("media_output", True, (29,))
+        assert driver.closed_loopbacks()["media_output"] == (29,)
+        lines = list(module_readings(decode_image(driver.dump())).lines())
+        assert lines[1].startswith("lanes 1 to 28, 30 to 32: transmits ")
+        assert "receives nothing" in lines[2]
+        assert len(lines) < 10
