@@ -168,10 +168,13 @@ class ModuleReadings:
             yield f"flags: {', '.join(alarms[:_MAX_FLAGS])}{omitted}"
 
     def _causes(self) -> Iterator[Flag]:
-        """Yield the flags, with the missing light in place of its consequences."""
+        """Yield the flags, with the missing light in place of its consequences, and without warnings below alarms."""
+        alarms = {(_flag_name(name), lane) for name, lane in self.flags}
         for name, lane in self.flags:
             lanes = [item for item in self.lanes if lane in (None, item.lane)]
             flag = _flag_name(name)
+            if flag.endswith(" warning") and (flag.removesuffix("warning") + "alarm", lane) in alarms:
+                continue
             if lanes and flag in _WITHOUT_RX_LIGHT and all(item.is_unlit for item in lanes):
                 yield "no light received", lane
             elif lanes and flag in _WITHOUT_TX_LIGHT and all(item.transmits is False for item in lanes):
