@@ -66,7 +66,7 @@ def _coherent(module: Transponder, action: str) -> CoherentTransponder:
 # -- commands on a module
 
 
-@transponder.command()
+@transponder.command(short_help="Show what each lane sends and receives.")
 @module_command
 @click.option("--all", "everything", is_flag=True, help="Also print the capabilities, all readings and all flags.")
 @json_option
@@ -89,7 +89,7 @@ def show(target: Target, everything: bool, as_json: bool) -> None:
         echo_table(title, headers, rows if isinstance(part, dict) else [tuple(row.values()) for row in part])
 
 
-@transponder.command()
+@transponder.command(short_help="Tune the laser.")
 @module_command
 @click.argument("frequency_thz", type=Number("THz", 100.0, 500.0))
 @click.option(
@@ -122,7 +122,7 @@ def tune(
         echo_text(f"{device}: {result.frequency_thz:.6f} THz, channel {result.channel} of {result.grid}{offset}")
 
 
-@transponder.command()
+@transponder.command(short_help="Switch the transmitter on or off.")
 @module_command
 @click.option("--off", is_flag=True, help="Switch the transmitter off.")
 @click.option(
@@ -172,7 +172,7 @@ def enable(
         context.exit(LumionError.exit_code)
 
 
-@transponder.command()
+@transponder.command(short_help="Save the memory of a module.")
 @module_command
 @out_option("File to write.  [default: standard output]")
 @click.option(
@@ -225,7 +225,7 @@ class _Password(ParameterType[str]):
         return text
 
 
-@transponder.command()
+@transponder.command(short_help="Show or update the firmware.")
 @module_command
 @click.option(
     "--download", "file", type=click.Path(dir_okay=False), help="Firmware file to write into the inactive image bank."
@@ -292,7 +292,7 @@ def firmware(
     echo_table(f"Firmware of {device}", ("image", "version", "running", "committed", "valid"), rows)
 
 
-@transponder.command()
+@transponder.command(short_help="Explain a saved memory; needs no hardware.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--fields", is_flag=True, help="Also print every decoded register field.")
 @json_option

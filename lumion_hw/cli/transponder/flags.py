@@ -15,7 +15,7 @@ from lumion_hw.errors import ConfigError, NotSupportedError, name_hint
 _RELATCH_S = 0.2  # time until a flag whose cause persists is set again (SFF-8679, ton_flag)
 
 
-@click.command()
+@click.command(short_help="Print the flags; change their masks.")
 @module_command
 @click.option("--clear", is_flag=True, help="Clear the flags; print those whose cause persists.")
 @click.option("--mask", "to_mask", multiple=True, metavar="NAME[:LANE]", help="Mask a flag: it does not assert IntL.")

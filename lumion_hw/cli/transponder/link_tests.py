@@ -35,7 +35,7 @@ _ERROR_FREE_LIMIT = 3.0  # -ln(0.05): errors expected at most after none was cou
 # -- loopback
 
 
-@click.command()
+@click.command(short_help="Close or open a loopback.")
 @module_command
 @click.argument("kind", type=click.Choice([*LOOPBACK_NAMES, "off"]))
 @lanes_option("Lanes to change, such as 1,3 or 5-8.  [default: all]")
@@ -186,7 +186,7 @@ def _running_end(
     module.stop_pattern(end, lanes)
 
 
-@click.command()
+@click.command(short_help="Send and check test patterns.")
 @module_command
 @click.option("--side", required=True, type=click.Choice(["host", "media"]), help="Side of the module.")
 @click.option(

@@ -54,7 +54,7 @@ class _Setting:
     needs_power: bool = False
 
 
-@click.command("set")
+@click.command("set", short_help="Change settings, and read them back.")
 @module_command
 @click.option("--application", type=click.IntRange(1, 15), help="Number of the application to select.")
 @click.option("--first-lane", type=click.IntRange(1, 32), help="First host lane.  [default: the first possible one]")
@@ -80,7 +80,7 @@ def set_(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Change settings of DEVICE in the order of the options, and print the values read back.
+    """Change settings of DEVICE and print the values read back. The settings change in the order of these options.
 
     All values are compared with what the module advertises before the first change. A transmitter that is off stays
     off. After a new application its data path is off.

@@ -23,7 +23,7 @@ _USER_BYTES = 128
 _ROW_BYTES = 16
 
 
-@click.command()
+@click.command(short_help="Print, save or write the user memory.")
 @module_command
 @click.option("--read", "to_read", type=NamedFile(), help="Save the user memory in this file.")
 @click.option("--write", "to_write", type=click.Path(dir_okay=False), help="Write this file, at most 128 bytes.")

@@ -20,7 +20,7 @@ _NO_FAULT = ("no_fault", "the module reports no fault, but not whether the link 
 _NOT_REPORTED = ("not_reported", "the module does not report loss of signal or faults")
 
 
-@click.command()
+@click.command(short_help="Print link state and powers, line by line.")
 @module_command
 @click.option(
     "--period", "period_s", default=1.0, show_default=True, type=PERIOD, help="Time between lines, in seconds."
