@@ -149,7 +149,8 @@ def test_a_lane_above_the_overload_of_its_receiver_is_not_proven(tmp_path: Path)
         (proof,) = setup.prove()
         assert not proof.proven
         assert any(
-            failure.startswith("lane 2 (1300.05 nm) receives") and failure.endswith("above the overload level of 4.5 dBm")
+            failure.startswith("lane 2 (1300.05 nm) receives")
+            and failure.endswith("above the overload level of 4.5 dBm")
             for failure in proof.failures
         ), proof.failures
         assert not any("above the overload" in failure for failure in proof.failures if not failure.startswith("lane"))

@@ -593,6 +593,31 @@ def test_options_of_an_emulated_bench(capsys: pytest.CaptureFixture[str], bench_
     assert "not in the bench file: zz" in refusal(capsys, "flags", bench_file, "zz", "--emulate")
 
 
+# -- show
+
+
+def test_show_tells_lost_signals_of_the_past_from_present_ones(
+    capsys: pytest.CaptureFixture[str], lit: CmisTransponder
+) -> None:
+    """A module latches LOS and LOL until its light arrives; a locked receiver is not called unlocked."""
+    assert lit
+    lines = run(capsys, "show", "b", "zr").splitlines()
+    (lane,) = (line for line in lines if line.startswith("lane 1"))
+    assert "LOL" not in lane
+    assert "state of the link: locked, the link is up" in lines
+    (earlier,) = (line for line in lines if line.startswith("earlier flags: "))
+    assert "rx lol (lane 1)" in earlier
+    assert "rx power low alarm (lane 1)" in earlier  # its power is within the limits now
+    assert [line for line in lines if line.startswith("flags:")] == []
+    assert len(lines) <= 25
+
+
+def test_show_of_a_qsfp_module_reads_the_flags_again(capsys: pytest.CaptureFixture[str], bench: Bench) -> None:
+    bench.emulated.faults.inject("lr4", "los")
+    bench.clock.sleep(1.0)
+    assert "(LOS, LOL)" in run(capsys, "show", "b", "lr4")
+
+
 # -- lanes that are devices
 
 LANES = str(Path(__file__).parents[2] / "examples" / "dr4_breakout.yaml")

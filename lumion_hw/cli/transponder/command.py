@@ -18,7 +18,7 @@ from lumion_hw.cli.common.numbers import Number
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note, progress
 from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.cli.common.parameter_type import ParameterType
-from lumion_hw.cli.transponder.flags import flags
+from lumion_hw.cli.transponder.flags import RELATCH_S, flags
 from lumion_hw.cli.transponder.link_tests import loopback, prbs
 from lumion_hw.cli.transponder.settings import set_
 from lumion_hw.cli.transponder.user_memory import eeprom
@@ -29,16 +29,20 @@ from lumion_hw.files.json_text import json_text, rename_key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lumion_hw.clock import Clock
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
     from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
     from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
+    from lumion_hw.drivers.transponders.readings import Flag
     from lumion_hw.interfaces import CoherentTransponder, LockReport, Monitors, Reading, Transponder
     from lumion_hw.standards.cmis.image import MemoryImage
     from lumion_hw.standards.sff8472.image import SfpImage
 
 _MAX_FIRMWARE_BYTES = 64 << 20
 _IDENTITY_CHECKSUM = {"CMIS": "00h:222", "SFF-8472": "CC_BASE", "SFF-8636": "CC_BASE"}
-_MAX_WARNINGS = 3
+_MAX_WARNINGS = 2
+_SIGNAL_FLAGS = frozenset({"rx_los", "rx_lol", "tx_los", "tx_lol", "tx_failure", "tx_fault"})
+"""Flags that are set again at once while their cause persists."""
 _SEVERITY_SIGNS = {"error": "!!", "warning": "!", "note": ""}
 
 
@@ -76,8 +80,8 @@ def show(target: Target, everything: bool, as_json: bool) -> None:
     Of a lane, such as dr4-a/2, the whole module is shown. The memory is read without clearing flags; then the flags
     are read, which clears them in the module.
     """
-    with target.open(whole=True) as (module, _):
-        lines = [] if as_json else list(_overview(module, target.module))
+    with target.open(whole=True) as (module, clock):
+        lines = [] if as_json else list(_overview(module, target.module, clock))
         document = _description(module) if as_json or everything else {}
     if as_json:
         echo_json(document)
@@ -339,7 +343,7 @@ def _power_text(monitors: Monitors | None) -> str:
     return "dark" if monitors.tx_power_dbm is None else f"{monitors.tx_power_dbm:.2f} dBm"
 
 
-def _overview(module: Transponder, device: str) -> Iterator[str]:
+def _overview(module: Transponder, device: str, clock: Clock) -> Iterator[str]:
     """Yield what a user looks at first, in at most 25 lines."""
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
     from lumion_hw.drivers.transponders.dump_decoder import decode_memory
@@ -349,12 +353,28 @@ def _overview(module: Transponder, device: str) -> Iterator[str]:
     decoded = decode_memory(_image(module, "an overview"))
     live = module if isinstance(module, CmisTransponder) and not module.is_flat else None
     latched = module if isinstance(module, QsfpTransponder) else live
-    flags = [] if latched is None else [(flag.name, flag.lane) for flag in latched.flags()]
+    flags, past = (None, []) if latched is None else _flags_now(latched, clock)
     yield f"{device}: {_title(decoded)}"
     yield from (f"warning: {text}" for text in getattr(module, "warnings", ())[:_MAX_WARNINGS])
-    yield from module_readings(decoded, flags).lines()
+    yield from module_readings(decoded, flags, past).lines()
     if live is not None:
         yield from _link_lines(live)
+
+
+def _flags_now(module: QsfpTransponder | CmisTransponder, clock: Clock) -> tuple[list[Flag], list[Flag]]:
+    """Read the flags; return those that are set, and lost signals of the past.
+
+    A module keeps a lost signal until the flag is read, for example from before its light arrived.
+    """
+    before = {(flag.name, flag.lane): flag.count for flag in module.flags()}
+    clock.sleep(RELATCH_S)
+    counts = {(flag.name, flag.lane): flag.count for flag in module.flags()}
+    past = [
+        key
+        for key, count in counts.items()
+        if count == before.get(key) and (key[0] in _SIGNAL_FLAGS or key[0].startswith("coherent_rx_"))
+    ]
+    return [key for key in counts if key not in past], past
 
 
 def _image(module: Transponder, action: str) -> SfpImage | MemoryImage:

@@ -12,7 +12,8 @@ from lumion_hw.cli.common.modules import Target, module_command
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.errors import ConfigError, NotSupportedError, name_hint
 
-_RELATCH_S = 0.2  # time until a flag whose cause persists is set again (SFF-8679, ton_flag)
+RELATCH_S = 0.2
+"""Time until a flag whose cause persists is set again, in s (SFF-8679, ton_flag)."""
 
 
 @click.command(short_help="Print the flags; change their masks.")
@@ -44,7 +45,7 @@ def flags(
         if clear:
             module.flags()
             module.clear_flags()
-            clock.sleep(_RELATCH_S)
+            clock.sleep(RELATCH_S)
         listed = [asdict(flag) for flag in module.flags()]
     rows = [row | ({} if masks is None else {"masked": masks.get((row["name"], row.get("lane")))}) for row in listed]
     if as_json:

@@ -35,6 +35,7 @@ _WITHOUT_TX_LIGHT = frozenset(
 _COUNTED = (Quality.OK, Quality.CHECKSUM_WRONG)
 _MAX_FLAGS = 8
 _MAX_LANES = 16  # more lanes are shown in groups, so that a module fits in 25 lines
+_POWER_FLAG = re.compile(r"([rt]x)(?: total)? power (?:low|high) (?:alarm|warning)")
 _NUMBER = re.compile(r"-?\d+\.\d+")
 
 
@@ -109,6 +110,12 @@ class LaneReadings:
             return f"receives nothing{flags}"
         return f"receives a signal (power not measured){flags}" if self.receives else f"receiver unknown{flags}"
 
+    def is_normal(self, monitor: str) -> bool:
+        """Return whether a power, ``tx_power`` or ``rx_power``, is known to be within its limits."""
+        power = self.tx_power if monitor == "tx_power" else self.rx_power
+        is_measured = power is not None and power.quality is Quality.OK and not _is_dark(power)
+        return power is not None and is_measured and monitor in self.limits and not self._judgement(monitor, power)
+
     def _judgement(self, monitor: str, power: Reading) -> str:
         if monitor not in self.limits or power.value is None:
             return ""
@@ -125,7 +132,8 @@ class ModuleReadings:
         monitors: Temperature and supply, by name.
         lanes: Readings of each lane that the module has.
         link: Quality of the received signal, by name.
-        flags: Flags that are set.
+        flags: Flags that are set, or were set since the last reading.
+        past: Flags that were set, but whose cause is gone.
         warnings: Lanes of one fibre with too different powers.
         limits: Lowest and highest power in dBm without a warning of the module, by monitor.
         is_complete: Whether the dump has all monitors that the module has.
@@ -137,6 +145,7 @@ class ModuleReadings:
     lanes: tuple[LaneReadings, ...] = ()
     link: Mapping[str, Reading] = field(default_factory=dict)
     flags: tuple[Flag, ...] = ()
+    past: tuple[Flag, ...] = ()
     warnings: tuple[str, ...] = ()
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     is_complete: bool = True
@@ -162,15 +171,26 @@ class ModuleReadings:
         limits = [f"{verbs[name]} {low:.1f} to {high:.1f} dBm" for name, (low, high) in self.limits.items()]
         if limits and self.lanes:
             yield f"limits of the module: {', '.join(limits)}"
-        alarms = _flag_texts(dict.fromkeys(self._causes()))
-        if alarms:
-            omitted = f" and {len(alarms) - _MAX_FLAGS} more" if len(alarms) > _MAX_FLAGS else ""
-            yield f"flags: {', '.join(alarms[:_MAX_FLAGS])}{omitted}"
+        past = [*self.past, *(flag for flag in self.flags if self._is_over(flag))]
+        present = [flag for flag in self.flags if flag not in past]
+        for title, texts in (
+            ("flags", _flag_texts(dict.fromkeys(self._causes(present)), _EVENTS | _SHOWN)),
+            ("earlier flags", _flag_texts(dict.fromkeys(self._causes(past)), _EVENTS)),
+        ):
+            if texts:
+                omitted = f" and {len(texts) - _MAX_FLAGS} more" if len(texts) > _MAX_FLAGS else ""
+                yield f"{title}: {', '.join(texts[:_MAX_FLAGS])}{omitted}"
 
-    def _causes(self) -> Iterator[Flag]:
-        """Yield the flags, with the missing light in place of its consequences, and without warnings below alarms."""
-        alarms = {(_flag_name(name), lane) for name, lane in self.flags}
-        for name, lane in self.flags:
+    def _is_over(self, flag: Flag) -> bool:
+        """Return whether a flag of a power is set, but the power is within its limits."""
+        match = _POWER_FLAG.fullmatch(_flag_name(flag[0]))
+        lanes = [lane for lane in self.lanes if flag[1] in (None, lane.lane)]
+        return match is not None and bool(lanes) and all(lane.is_normal(f"{match[1]}_power") for lane in lanes)
+
+    def _causes(self, flags: Collection[Flag]) -> Iterator[Flag]:
+        """Yield flags, with the missing light in place of its consequences, and without warnings below alarms."""
+        alarms = {(_flag_name(name), lane) for name, lane in flags}
+        for name, lane in flags:
             lanes = [item for item in self.lanes if lane in (None, item.lane)]
             flag = _flag_name(name)
             if flag.endswith(" warning") and (flag.removesuffix("warning") + "alarm", lane) in alarms:
@@ -183,12 +203,15 @@ class ModuleReadings:
                 yield name, lane
 
 
-def module_readings(module: DecodedModule, flags: Collection[Flag] = ()) -> ModuleReadings:
+def module_readings(
+    module: DecodedModule, flags: Collection[Flag] | None = None, past: Collection[Flag] = ()
+) -> ModuleReadings:
     """Return the readings in a decoded memory of a module of any standard.
 
     Args:
         module: The decoded memory.
-        flags: Further flags that are set, such as flags that a dump does not read because reading clears them.
+        flags: Flags that are set, read from the module, because a dump does not read flags; ``None`` if not read.
+        past: Flags that were set, but whose cause is gone.
     """
     # Flat memories have the fields of the module state and monitors, but may leave them 0.
     table = {
@@ -196,16 +219,19 @@ def module_readings(module: DecodedModule, flags: Collection[Flag] = ()) -> Modu
         for item in module.fields
         if item.quality is not Quality.NOT_SUPPORTED and (item.value or not module.flat)
     }
-    set_flags = tuple(dict.fromkeys([*_set_flags(module), *flags]))
+    set_flags = tuple(dict.fromkeys([*_set_flags(module), *(flags or ())]))
     limits = dict(_limits(table))
     missing = [finding.message for finding in module.findings if finding.kind == "missing_page"]
-    lanes = tuple(replace(_lane(table, set_flags, lane), limits=limits) for lane in _lanes(table, set_flags))
+    lanes = tuple(
+        replace(_lane(table, set_flags, lane, flags is not None), limits=limits) for lane in _lanes(table, set_flags)
+    )
     return ModuleReadings(
         state=_state(table),
         monitors={name: _reading(table[name, None]) for name in _MODULE_MONITORS if (name, None) in table},
         lanes=lanes,
         link=_link(module) if any(lane.receives is not False for lane in lanes) else {},
         flags=set_flags,
+        past=tuple(past),
         warnings=tuple(finding.message for finding in module.findings if finding.kind == KIND),
         limits=limits,
         is_complete=not (module.damage or missing),
@@ -227,7 +253,7 @@ def _limits(table: Mapping[Flag, DecodedField]) -> Iterator[tuple[str, tuple[flo
 
 
 def _lanes(table: Mapping[Flag, DecodedField], flags: Collection[Flag]) -> list[int]:
-    indices = {index for name, index in table if name in (*_LANE_MONITORS, *_LOS, *_FAULT)}
+    indices = {index for name, index in table if name in (*_LANE_MONITORS, *_LOS, *_FAULT, *_OFF)}
     measured = {index for name, index in table if name in _LANE_MONITORS}
     flagged = {name.removesuffix("_flag") for name in (*_LOS, *_LOL, *_FAULT)}
     indices |= {lane for name, lane in flags if name in flagged and lane is not None}
@@ -235,7 +261,7 @@ def _lanes(table: Mapping[Flag, DecodedField], flags: Collection[Flag]) -> list[
     return sorted({1 if index is None else index for index in measured or indices})
 
 
-def _lane(table: Mapping[Flag, DecodedField], flags: Collection[Flag], lane: int) -> LaneReadings:
+def _lane(table: Mapping[Flag, DecodedField], flags: Collection[Flag], lane: int, are_flags_read: bool) -> LaneReadings:
     def find(names: Collection[str]) -> DecodedField | None:
         return next((table[name, index] for name in names for index in (lane, None) if (name, index) in table), None)
 
@@ -243,13 +269,21 @@ def _lane(table: Mapping[Flag, DecodedField], flags: Collection[Flag], lane: int
         if any((name.removesuffix("_flag"), lane) in flags for name in names):
             return True
         values = [item.value for name in names if (item := find([name])) is not None and item.value is not None]
-        return any(values) if values else None
+        if values:
+            return any(values)
+        # Without an initialised data path, a module sets no flags of lanes.
+        is_known = (
+            are_flags_read
+            and _has_path(table, _EMITTING | {"initialized"})
+            and any(_is_true(table, f"{name}_supported") for name in names)
+        )
+        return False if is_known else None
 
     readings = {name: None if (item := find([name])) is None else _reading(item) for name in _LANE_MONITORS}
     lost, unlocked, off = is_set(_LOS), is_set(_LOL), is_set(_OFF)
     if lost is not None and _is_inverted(table):
         lost = not lost
-    if not _may_emit(table):
+    if not _has_path(table, _EMITTING):
         off = True
     return LaneReadings(
         lane=lane,
@@ -263,9 +297,15 @@ def _lane(table: Mapping[Flag, DecodedField], flags: Collection[Flag], lane: int
     )
 
 
-def _may_emit(table: Mapping[Flag, DecodedField]) -> bool:
-    states = {item.description for (name, _), item in table.items() if name == "data_path_state" and item.description}
-    return not states or bool(states & _EMITTING)
+def _is_true(table: Mapping[Flag, DecodedField], name: str) -> bool:
+    item = table.get((name, None))
+    return item is not None and item.value is True
+
+
+def _has_path(table: Mapping[Flag, DecodedField], states: Collection[str]) -> bool:
+    """Return whether a data path is in one of these states; true for modules without data paths."""
+    actual = {item.description for (name, _), item in table.items() if name == "data_path_state" and item.description}
+    return not actual or not actual.isdisjoint(states)
 
 
 def _is_inverted(table: Mapping[Flag, DecodedField]) -> bool:
@@ -318,10 +358,10 @@ def _set_flags(module: DecodedModule) -> Iterator[Flag]:
             yield stem, item.index
 
 
-def _flag_texts(flags: Collection[Flag]) -> list[str]:
+def _flag_texts(flags: Collection[Flag], omitted: Collection[str]) -> list[str]:
     lanes: dict[str, list[int]] = {}
     for name, lane in flags:
-        if name not in _EVENTS | _SHOWN:
+        if name not in omitted:
             lanes.setdefault(name, []).extend([] if lane is None else [lane])
     return [_flag_name(name) + (f" ({_lanes_text(numbers)})" if numbers else "") for name, numbers in lanes.items()]
 

@@ -28,7 +28,7 @@ from tests.drivers.transponders.sfp_memories import CONSTANTS, IDENTITY, MONITOR
 from tests.standards import module_text_samples as posted
 
 
-def text_of(module: DecodedModule, flags: tuple[tuple[str, int | None], ...] = ()) -> list[str]:
+def text_of(module: DecodedModule, flags: tuple[tuple[str, int | None], ...] | None = None) -> list[str]:
     return list(module_readings(module, flags).lines())
 
 
@@ -212,7 +212,11 @@ def test_many_lanes_are_shown_by_what_they_do() -> None:
 
 def test_lanes_without_monitors_show_the_signal_that_they_lost() -> None:
     lines = text_of(decode_image(dumped("aec")), (("rx_los", 3), ("rx_lol", 3)))
-    assert lines[1] == "lane 3: transmits (power not measured), receives nothing (LOS, LOL)"
+    assert lines[3] == "lane 3: transmits (power not measured), receives nothing (LOS, LOL)"
+    assert lines[4] == "lane 4: transmits (power not measured), receives a signal (power not measured)"
+    off = text_of(decode_image(dumped("aec", switch_on=False)), ())
+    assert off[1] == "lane 1: transmits nothing (switched off), receiver unknown"
+    assert text_of(decode_image(dumped("aec")))[4] == "lane 4: transmits (power not measured), receiver unknown"
 
 
 def test_inverted_loss_of_signal() -> None:
