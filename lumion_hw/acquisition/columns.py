@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -13,10 +13,12 @@ from functools import partial
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import ConfigError, LumionError, name_hint
 from lumion_hw.interfaces import (
+    Application,
     CoherentTransponder,
     LaneMonitoring,
     LinkQuantity,
     MeshController,
+    MonitorAdvertising,
     OpticalAmplifier,
     OpticalSwitch,
     Polarimeter,
@@ -270,8 +272,14 @@ def _attributes(name: str, query: Callable[[], object], units: Mapping[str, str]
     )
 
 
+def _measured(module: Transponder, quantities: Mapping[str, str]) -> dict[str, str]:
+    """Return the quantities that a module may measure. A missing monitor is neither dark nor failed."""
+    missing = module.missing_monitors() if isinstance(module, MonitorAdvertising) else frozenset()
+    return {quantity: unit for quantity, unit in quantities.items() if quantity not in missing}
+
+
 def _transponder(name: str, module: Transponder) -> _ColumnSource:
-    return _attributes(name, module.monitors, _MODULE_QUANTITIES)
+    return _attributes(name, module.monitors, _measured(module, _MODULE_QUANTITIES))
 
 
 _QUALITIES = {
@@ -297,36 +305,55 @@ _UNIT_IN_NAME = {
 _LANE_QUANTITIES = {"tx_bias_ma": "mA", "tx_power_dbm": "dBm", "rx_power_dbm": "dBm"}
 
 
-def _lanes(name: str, module: LaneMonitoring) -> _ColumnSource:
-    names = {(lane, quantity): f"{name}.{quantity}.{lane}" for lane in range(1, 5) for quantity in _LANE_QUANTITIES}
+def _lanes(name: str, module: LaneMonitoring, lanes: Collection[int], quantities: Mapping[str, str]) -> _ColumnSource:
+    names = {(lane, quantity): f"{name}.{quantity}.{lane}" for lane in lanes for quantity in quantities}
 
     def read() -> Values:
         values = {column: _missing(quantity) for (_, quantity), column in names.items()}
         for lane in module.lane_monitors():
-            for quantity in _LANE_QUANTITIES:
+            for quantity in quantities:
                 number = getattr(lane, quantity)
-                if number is not None:
+                if number is not None and (lane.lane, quantity) in names:
                     values[names[lane.lane, quantity]] = Value(State.OK, float(number))
         return values
 
-    columns = tuple(Column(column, name, _LANE_QUANTITIES[quantity]) for (_, quantity), column in names.items())
+    columns = tuple(Column(column, name, quantities[quantity]) for (_, quantity), column in names.items())
     return _ColumnSource(name, columns, read)
 
 
+def _lanes_of(applications: Iterable[Application]) -> list[int]:
+    """Return the media lanes that a module can use."""
+    lanes = {
+        lane
+        for application in applications
+        for first in application.first_media_lanes
+        for lane in range(first, first + application.media_lanes)
+    }
+    return sorted(lanes)
+
+
 def _module(bench: Bench, name: str, module: Transponder) -> list[_ColumnSource]:
-    monitors = _transponder(name, module)
+    sources, quantities = [_transponder(name, module)], _measured(module, _LANE_QUANTITIES)
     if not isinstance(module, CoherentTransponder):
-        return [monitors, _lanes(name, module)] if isinstance(module, LaneMonitoring) else [monitors]
-    monitor_names = {column.name for column in monitors.columns}
+        return (
+            [*sources, _lanes(name, module, range(1, 5), quantities)] if isinstance(module, LaneMonitoring) else sources
+        )
+    capabilities = module.capabilities()
+    lanes = _lanes_of(capabilities.applications)
+    # In a bench file, each lane can be a device, and then has the columns of a module.
+    is_split = any(other.startswith(f"{name}/") for other in bench.transponders)
+    if isinstance(module, LaneMonitoring) and len(lanes) > 1 and not is_split:
+        sources.append(_lanes(name, module, lanes, quantities))
+    monitor_names = {column.name for source in sources for column in source.columns}
     columns = {}
-    for quantity, unit in module.capabilities().performance.items():
+    for quantity, unit in capabilities.performance.items():
         stem, dot, lane = quantity.partition(".")
         column = Column(
             f"{name}.{stem}{_UNIT_IN_NAME.get(unit, '')}{dot}{lane}", name, unit.replace("degC", "°C") or "1"
         )
         if column.name not in monitor_names:
             columns[quantity] = column
-    return [monitors, _performance(bench, name, module, columns)] if columns else [monitors]
+    return [*sources, _performance(bench, name, module, columns)] if columns else sources
 
 
 _LOCK_S, _INTERVAL_S = 10.0, 2.0

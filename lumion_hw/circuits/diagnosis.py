@@ -281,7 +281,9 @@ class _ArmDiagnosis:
         if None in ports and ports <= {None, at} and not stuck:
             return finding("fibre before the mesh", self._no_light_text())
         if ports == {at} and not stuck:
-            return self._conclude_on_path(first_w)
+            port = self._arm.exit.port
+            unseen = finding("path", f"the monitor at port {port} is missing or saturated")
+            return self._conclude_on_path(first_w) if port in first_w else unseen
         if stuck and ports <= {at}:
             half = ", perhaps half way" if at in ports else ""
             names = " or ".join(f"PUC {puc}" for puc in stuck)

@@ -26,6 +26,7 @@ class LaneLight:
         predicted_loss_db: Predicted loss of the mesh at this wavelength.
         tolerance_db: Allowed difference between measured and predicted loss.
         margin_db: Margin over the receiver's sensitivity; ``None`` if the lane is dark.
+        overload_margin_db: Margin below the receiver's overload power; ``None`` if the lane is dark.
         is_calibrated: Whether the calibration record is valid at this wavelength. If not, the loss is not checked.
     """
 
@@ -37,6 +38,7 @@ class LaneLight:
     predicted_loss_db: float
     tolerance_db: float
     margin_db: float | None
+    overload_margin_db: float | None
     is_calibrated: bool
 
     def __str__(self) -> str:
@@ -53,11 +55,19 @@ class LaneLight:
         name = f"lane {self.lane} ({self.wavelength_nm:.2f} nm)"
         if self.launch_dbm is None:
             return f"{name} is not transmitted"
-        if self.received_dbm is None or self.margin_db is None or self.measured_loss_db is None:
+        if (
+            self.received_dbm is None
+            or self.margin_db is None
+            or self.overload_margin_db is None
+            or self.measured_loss_db is None
+        ):
             return f"{name} is not received"
         if self.margin_db < 0.0:
             sensitivity_dbm = self.received_dbm - self.margin_db
             return f"{name} receives {self.received_dbm:.1f} dBm, below the sensitivity of {sensitivity_dbm:.1f} dBm"
+        if self.overload_margin_db < 0.0:
+            limit_dbm = self.received_dbm + self.overload_margin_db
+            return f"{name} receives {self.received_dbm:.1f} dBm, above the overload level of {limit_dbm:.1f} dBm"
         if self.is_calibrated and abs(self.measured_loss_db - self.predicted_loss_db) > self.tolerance_db:
             predicted = f"{self.predicted_loss_db:.1f} ± {self.tolerance_db:.1f} dB"
             return f"{name} loses {self.measured_loss_db:.1f} dB, predicted {predicted}"
@@ -84,6 +94,7 @@ def compare_lanes(
                 predicted_loss_db=lane.mesh_loss_db,
                 tolerance_db=_SIGMAS * math.hypot(budget.loss_sigma_db, _MONITOR_SIGMA_DB, _MONITOR_SIGMA_DB),
                 margin_db=None if arrived is None else arrived - lane.received_dbm + lane.margin_db,
+                overload_margin_db=None if arrived is None else lane.received_dbm + lane.overload_margin_db - arrived,
                 is_calibrated=lane.is_calibrated,
             )
         )

@@ -75,6 +75,7 @@ from .transponder import (
     LinkQuantity as LinkQuantity,
     LockReport as LockReport,
     LockStage as LockStage,
+    MonitorAdvertising as MonitorAdvertising,
     Monitors as Monitors,
     Performance as Performance,
     Reading as Reading,

@@ -439,3 +439,11 @@ class LaneMonitoring(Protocol):
 
     def lane_monitors(self) -> tuple[LaneMonitors, ...]:
         """Read the monitors of all lanes."""
+
+
+@runtime_checkable
+class MonitorAdvertising(Protocol):
+    """A module that advertises which monitors it has."""
+
+    def missing_monitors(self) -> frozenset[str]:
+        """Return the quantities of ``Monitors`` that the module does not measure; empty if unknown. Reads nothing."""

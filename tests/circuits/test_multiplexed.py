@@ -132,3 +132,25 @@ def test_a_lane_that_arrives_10_db_weaker_is_a_finding_of_the_proof(tmp_path: Pa
         (proof,) = setup.prove()
         assert not proof.proven
         assert any(failure.startswith("lane 3 (1304.58 nm)") for failure in proof.failures) or proof.los
+
+
+def test_a_lane_above_the_overload_of_its_receiver_is_not_proven(tmp_path: Path) -> None:
+    """The total of the lanes may be far below their common limit."""
+    with emulated(tmp_path, LR4) as bench:
+        setup = path_setup(bench, dispersive_record(bench, 1302.35, (1295.0, 1310.0)))
+        (proof,) = setup.connect([REQUEST])
+        # Receiver of 100GBASE-LR4: +4.5 dBm per lane (IEEE 802.3 Table 88-8).
+        spare_db = [lane.overload_margin_db for lane in proof.lanes]
+        assert all(spare is not None and spare > 3.0 for spare in spare_db)
+        (strong_db,) = (lane.received_dbm for lane in proof.lanes if lane.lane == 2)
+        assert strong_db is not None
+        assert spare_db[1] == pytest.approx(4.5 - strong_db)
+        weak_lane(setup, bench, 2, strong_db - 6.5)  # 6.5 dBm, below the 8.16 dBm that the module can measure
+        (proof,) = setup.prove()
+        assert not proof.proven
+        assert any(
+            failure.startswith("lane 2 (1300.05 nm) receives")
+            and failure.endswith("above the overload level of 4.5 dBm")
+            for failure in proof.failures
+        ), proof.failures
+        assert not any("above the overload" in failure for failure in proof.failures if not failure.startswith("lane"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -89,4 +90,16 @@ def test_the_wrong_kind_leads_to_the_right_one(bench: str, capsys: pytest.Captur
 
 
 def test_tuning_needs_another_module(bench: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "This module follows SFF-8472 or SFF-8636." in refusal(capsys, "tune", bench, "q1", "193.1")
+    assert "This module follows SFF-8636." in refusal(capsys, "tune", bench, "q1", "193.1")
+
+
+def test_the_cookbook_shows_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(root)
+    page = (root / "docs" / "cookbook" / "module-health.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\$ lumion transponder (show .*)\n((?:.+\n)+?)```$", page, re.MULTILINE)
+    assert len(shown) == 2
+    for command, printed in shown:
+        assert run(capsys, *command.split()) == printed

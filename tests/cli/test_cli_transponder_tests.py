@@ -26,6 +26,7 @@ devices:
   dr4: {kind: cmis, profile: 400g-dr4, serial: DR-1}
   lr4: {kind: qsfp-8636, profile: 100g-lr4, serial: LR-1}
   sfp: {kind: sfp-8472, serial: ER-1}
+  dr16: {kind: cmis, profile: 1.6t-2xdr8, serial: DR-2}
 mesh: {controller: mesh0}
 """
 BIT_RATE_400ZR = 478.75e9
@@ -117,12 +118,38 @@ def test_open_the_loopback_of_some_lanes(capsys: pytest.CaptureFixture[str], ben
 def test_a_loopback_that_the_module_does_not_advertise(capsys: pytest.CaptureFixture[str], zr: CmisTransponder) -> None:
     assert "media input loopback is not supported" in refusal(capsys, "loopback", "b", "zr", "media-far")
     assert "single lanes is not supported" in refusal(capsys, "loopback", "b", "zr", "media-near", "--lanes", "1")
+    assert "no lane 9 for loopbacks" in refusal(capsys, "loopback", "b", "zr", "media-near", "--lanes", "9")
     assert registers(zr, 0x13, 180, 181, 182, 183) == [0, 0, 0, 0]
     for name in ("lr4", "sfp"):
         assert "needs a CMIS module" in refusal(capsys, "loopback", "b", name, "off")
 
 
-@pytest.mark.parametrize("text", ["0", "9", "1,", "4-2", "a", "1-", "²"])
+@pytest.fixture
+def sixteen_lanes(bench_file: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[CmisTransponder]:
+    """A module with two banks of eight lanes, which the commands of a test use."""
+    with Bench.emulate(bench_file, only=["dr16"]) as bench:
+        monkeypatch.setattr("lumion_hw.cli.common.modules.open_bench", lambda *_: contextlib.nullcontext(bench))
+        module = bench.transponders["dr16"]
+        assert isinstance(module, CmisTransponder)
+        yield module
+
+
+def test_loopback_and_pattern_of_lanes_above_8(
+    capsys: pytest.CaptureFixture[str], sixteen_lanes: CmisTransponder
+) -> None:
+    closed = document(capsys, "loopback", "b", "dr16", "media-near")["closed"]
+    assert closed["media-near"] == list(range(1, 17))
+    sixteen_lanes.power_up()
+    sixteen_lanes.enable()
+    assert sixteen_lanes.wait_for_lock(60.0).locked
+    test = "prbs b dr16 --side media --pattern PRBS31 --generate --check --seconds 2"
+    result = document(capsys, test, "--lanes 4,12-13")
+    assert [(total["lane"], total["has_pattern"]) for total in result["totals"]] == [(4, True), (12, True), (13, True)]
+    closed = document(capsys, "loopback", "b", "dr16", "off", "--lanes", "9-16")["closed"]
+    assert closed["media-near"] == list(range(1, 9))
+
+
+@pytest.mark.parametrize("text", ["0", "33", "1,", "4-2", "a", "1-", "²"])
 def test_wrong_lanes(text: str) -> None:
     with pytest.raises(click.BadParameter, match="1,3 or 5-8"):
         Lanes().convert(text, None, None)
@@ -564,3 +591,61 @@ def test_options_of_an_emulated_bench(capsys: pytest.CaptureFixture[str], bench_
     result = document(capsys, "loopback", bench_file, "dr4", "host-near", "--lanes", "1", "--emulate", "--seed", "3")
     assert result["closed"]["host-near"] == [1]
     assert "not in the bench file: zz" in refusal(capsys, "flags", bench_file, "zz", "--emulate")
+
+
+# -- show
+
+
+def test_show_tells_lost_signals_of_the_past_from_present_ones(
+    capsys: pytest.CaptureFixture[str], lit: CmisTransponder
+) -> None:
+    """A module latches LOS and LOL until its light arrives; a locked receiver is not called unlocked."""
+    assert lit
+    lines = run(capsys, "show", "b", "zr").splitlines()
+    (lane,) = (line for line in lines if line.startswith("lane 1"))
+    assert "LOL" not in lane
+    assert "state of the link: locked, the link is up" in lines
+    (earlier,) = (line for line in lines if line.startswith("earlier flags: "))
+    assert "rx lol (lane 1)" in earlier
+    assert "rx power low alarm (lane 1)" in earlier  # its power is within the limits now
+    assert [line for line in lines if line.startswith("flags:")] == []
+    assert len(lines) <= 25
+
+
+def test_show_of_a_qsfp_module_reads_the_flags_again(capsys: pytest.CaptureFixture[str], bench: Bench) -> None:
+    bench.emulated.faults.inject("lr4", "los")
+    bench.clock.sleep(1.0)
+    assert "(LOS, LOL)" in run(capsys, "show", "b", "lr4")
+
+
+# -- lanes that are devices
+
+LANES = str(Path(__file__).parents[2] / "examples" / "dr4_breakout.yaml")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "loopback {} dr4-a/2 media-near",
+        "prbs {} dr4-a/2 --side media --pattern PRBS31 --generate --seconds 1",
+        "dump {} dr4-a/2",
+        "eeprom {} dr4-a/2",
+        "firmware {} dr4-a/2",
+        "tune {} dr4-a/2 193.1",
+    ],
+)
+def test_a_command_for_whole_modules_names_the_module_of_a_lane(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    error = refusal(capsys, f"{command.format(LANES)} --emulate")
+    assert "needs a whole module, not one of its lanes. Give the name of the module, without the lane." in error
+
+
+def test_a_lane_that_the_bench_does_not_have(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "has no module 'dr4-a/9'" in refusal(capsys, f"show {LANES} dr4-a/9 --emulate")
+    assert run(capsys, f"show {LANES} dr4-a/2 --emulate").startswith("dr4-a: QSFP-DD")
+
+
+def test_watch_gives_the_reason_for_the_link_of_a_lane(capsys: pytest.CaptureFixture[str]) -> None:
+    line = json.loads(run(capsys, f"watch {LANES} dr4-a/2 --emulate --count 1 --json"))
+    assert (line["link"], line["why"]) == ("low_power", "low power is requested (pin)")

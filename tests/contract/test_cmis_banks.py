@@ -12,9 +12,10 @@ from lumion_hw.drivers import SignalIntegrity
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
 from lumion_hw.drivers.transponders.cmis_decoder import decode_image
 from lumion_hw.drivers.transponders.decoded import Severity
+from lumion_hw.drivers.transponders.readings import module_readings
 from lumion_hw.emulator.transponders.cmis import BankedModule, ReceivedLight
 from lumion_hw.errors import ConfigError
-from lumion_hw.interfaces import LockStage
+from lumion_hw.interfaces import LockStage, Quality
 from lumion_hw.sessions.module.pages import ImagePages
 from lumion_hw.standards.cmis.image import Half, MemoryImage
 from tests.drivers.transponders.cmis_peer import Peer
@@ -253,3 +254,129 @@ def test_findings_of_bank_1_have_the_lane_and_the_bank(bench: Bench) -> None:
     half[129 - 128] = half[129 - 128] & 0x0F | 0x40  # activated, but dark
     module = decode_image(MemoryImage({**image.halves, (1, 0x11): bytes(half)}))
     assert "lane 12 is activated but emits no light" in [item.message for item in module.findings]
+
+
+def test_a_loopback_of_bank_1(bench: Bench) -> None:
+    bench.driver.set_loopback("media_output", True, (12,))
+    assert [registers_of(bench, bank, 0x13, 180) for bank in (0, 1)] == [0, 1 << 3]
+    assert bench.driver.closed_loopbacks()["media_output"] == (12,)
+    bench.driver.set_loopback("media_output", False)
+    assert bench.driver.closed_loopbacks()["media_output"] == ()
+
+
+def test_a_loopback_of_all_lanes_is_in_every_bank(bench: Bench) -> None:
+    bench.driver.set_loopback("media_output", True)
+    assert [registers_of(bench, bank, 0x13, 180) for bank in (0, 1)] == [0xFF, 0xFF]
+    assert bench.driver.closed_loopbacks()["media_output"] == tuple(range(1, 17))
+    with pytest.raises(ConfigError, match=r"no lane 17.*lanes 1 to 16"):
+        bench.driver.set_loopback("media_output", True, (12, 17))
+
+
+def test_a_test_pattern_of_lanes_of_both_banks(bench: Bench) -> None:
+    driver, lanes = bench.driver, (2, 7, 12, 15)
+    driver.set_loopback("media_output", True)
+    driver.enable()
+    assert driver.wait_for_lock(30.0).locked
+    pattern = driver.patterns("media_generator")[0]
+    driver.start_pattern("media_generator", pattern, lanes)
+    driver.start_pattern("media_checker", pattern, lanes)
+    assert [registers_of(bench, bank, 0x13, 152) for bank in (0, 1)] == [0b0100_0010, 0b0100_1000]
+    bench.clock.sleep(1.0)
+    before = driver.pattern_counts("media", lanes)
+    assert list(before) == list(lanes)
+    bench.clock.sleep(2.0)
+    after = driver.pattern_counts("media", lanes)
+    elapsed_s = 2.0 + 4 * 0.2  # four groups of four lanes take 0.2 s each
+    for lane in lanes:  # 53.125 GBd, two bits per symbol (IEEE 802.3 clause 124)
+        assert after[lane].bits - before[lane].bits == pytest.approx(elapsed_s * 106.25e9, rel=0.05)
+        ratio = driver.pattern_ber("media", lane)
+        assert ratio is not None
+        assert ratio.value is not None
+        assert 0.0 < ratio.value < 2.4e-4
+    source = driver.pattern_ber("media", 12)
+    assert source is not None
+    assert source.source == "14h:214 of bank 1"
+    stale = driver.pattern_ber("media", 4)
+    assert stale is not None
+    assert stale.value is None  # the checker of lane 12 is that of another lane
+    driver.stop_pattern("media_generator")
+    driver.stop_pattern("media_checker")
+    assert [registers_of(bench, bank, 0x13, 168) for bank in (0, 1)] == [0, 0]
+
+
+def test_a_checker_of_bank_1_that_loses_its_pattern_names_its_lane(bench: Bench) -> None:
+    driver = bench.driver
+    driver.enable()
+    driver.start_pattern("media_checker", driver.patterns("media_checker")[0], (12,))
+    bench.clock.sleep(1.0)
+    assert {flag.lane for flag in driver.flags() if flag.name == "checker_lol_media"} == {12}
+    driver.set_mask("checker_lol_media", 12, True)
+    assert [registers_of(bench, bank, 0x13, 213) for bank in (0, 1)] == [0, 1 << 3]
+    assert driver.masks()["checker_lol_media", 12]
+
+
+def test_a_module_without_diagnostics_pages_in_bank_1_has_loopbacks_of_bank_0(clock: VirtualClock) -> None:
+    bench = Bench(clock)
+    halves = {half: data for half, data in bench.driver.dump().halves.items() if half not in ((1, 0x13), (1, 0x14))}
+    bench.driver.close()
+    driver = CmisTransponder(ImagePages(MemoryImage(halves), writable=True), clock, device="dr16")
+    driver.open()
+    driver.set_loopback("media_output", True)
+    assert driver.closed_loopbacks()["media_output"] == tuple(range(1, 9))
+    driver.flags()
+    with pytest.raises(ConfigError, match=r"no lane 12.*lanes 1 to 8"):
+        driver.set_loopback("media_output", True, (12,))
+    driver.close()
+
+
+def test_link_performance_of_lanes_of_both_banks(bench: Bench) -> None:
+    driver = bench.driver
+    driver.enable()
+    assert driver.wait_for_lock(30.0).locked
+    driver.performance()
+    bench.clock.sleep(3.0)
+    found = driver.performance()
+    names = {f"prefec_ber.{lane}" for lane in range(2, 17)} | {"prefec_ber"}
+    assert names <= set(found.quantities)
+    assert names <= set(driver.capabilities().performance)
+    for name in names:
+        reading = found.quantities[name].average or found.quantities[name].current
+        assert reading is not None
+        assert reading.value is not None
+        assert 0.0 < reading.value < 2.4e-4  # limit of RS(544,514)
+    assert [registers_of(bench, bank, 0x2F, 144) >> 7 for bank in (0, 1)] == [0, 0]  # both banks count again
+
+
+def test_link_performance_of_one_path_of_bank_1(bench: Bench) -> None:
+    for first in range(9, 17):
+        bench.driver.select_application(3, first)
+    path = bench.driver.path(12)
+    path.enable()
+    assert path.wait_for_lock(30.0).locked
+    path.performance()
+    bench.clock.sleep(3.0)
+    reading = path.performance().quantities["prefec_ber"]
+    value = reading.average or reading.current
+    assert value is not None
+    assert value.quality is Quality.OK
+    assert value.source.endswith("of bank 1")
+
+
+def test_a_module_of_32_lanes(clock: VirtualClock) -> None:
+    """Co-packaged optics with four banks: each lane has its own light, flags and test pattern."""
+    lit = ReceivedLight(-2.0, -2.0)
+    module = BankedModule("3.2t-4xdr8", clock, seed=1, optics=lambda lane, _: ReceivedLight() if lane == 29 else lit)
+    clock.sleep(1.0)
+    with CmisTransponder(module, clock, device="cpo") as driver:
+        driver.power_up()
+        driver.enable()
+        assert [path.first_lane for path in driver.data_paths()] == [1, 9, 17, 25]
+        clock.sleep(2.0)
+        assert {flag.lane for flag in driver.flags() if flag.name == "rx_los"} == {29}
+        assert driver.lane_readings(32)["tx_power"].value == pytest.approx(1.0, abs=0.3)
+        driver.set_loopback("media_output", True, (29,))
+        assert driver.closed_loopbacks()["media_output"] == (29,)
+        lines = list(module_readings(decode_image(driver.dump())).lines())
+        assert lines[1].startswith("lanes 1 to 28, 30 to 32: transmits ")
+        assert "receives nothing" in lines[2]
+        assert len(lines) < 10

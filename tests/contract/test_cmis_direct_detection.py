@@ -154,6 +154,14 @@ def test_a_cable_measures_temperature_and_supply_only(link: Link) -> None:
     assert not link.driver.status().rx_los
 
 
+@pytest.mark.parametrize("link", ["aec"], indirect=True)
+def test_a_cable_without_a_signal_does_not_speak_of_light(link: Link) -> None:
+    link.back.cut = True
+    link.driver.enable()
+    report = link.driver.wait_for_lock(5.0)
+    assert (report.stage, report.detail) == (LockStage.RX_LOS, "no signal at media lane 1")
+
+
 @pytest.mark.parametrize("link", ["400g-lpo-dr4"], indirect=True)
 def test_a_linear_module_has_no_retimer_and_knows_no_errors(link: Link) -> None:
     memory = link.driver.dump()

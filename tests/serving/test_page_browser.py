@@ -9,7 +9,7 @@ import pytest
 
 from lumion_hw.serving.lease import Caller
 from lumion_hw.serving.page.server import PageServer
-from lumion_hw.serving.state import Point, ServedEvent, ServedMesh
+from lumion_hw.serving.state import AlarmSeverity, Point, ServedEvent, ServedMesh
 from tests.serving.chromium import browser, complaints, require_chromium
 from tests.serving.page_states import HOSTILE, NOW_S, StagedOwner, a_state
 from tests.serving.serving_bench import Served, serving
@@ -289,6 +289,21 @@ def test_names_are_shown_as_text_whatever_they_hold(staged) -> None:
     assert HOSTILE in staged.text("#device-body")
     assert staged.driver.find_elements("css selector", "img") == []
     assert complaints(staged.driver) == []
+
+
+def test_alarms_of_a_module_with_one_cause_are_one_line(staged) -> None:
+    state = a_state()
+    points = {**state.points}
+    for device, lanes in (("sfp-a", (1, 2, 3)), ("sfp-b", (1,))):
+        for lane in lanes:
+            for quantity, alarm in (("tx_power_dbm", "dark"), ("prefec_ber", "no signal")):
+                name = f"{device}.{quantity}.{lane}"
+                points[name] = Point(name, None, "", time_s=NOW_S, severity=AlarmSeverity.MINOR, alarm=alarm)
+    staged.owner.publish(points=points)
+    staged.driver.get(staged.server.address)
+    until(lambda: "sfp-a no light (6 readings)" in staged.text("#alarm-list"), 30.0)
+    assert "MINOR sfp-b no light (3 readings)" in staged.text("#alarm-list")
+    assert staged.text("#alarm-count") == "4"  # with the silent sfp-c and the circuit of a_state()
 
 
 def test_the_page_is_read_by_keyboard_and_by_screen_readers(staged) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from lumion_hw.clock import VirtualClock
@@ -10,7 +12,7 @@ from lumion_hw.sessions.module.adapter import AdapterRegisters
 from lumion_hw.sessions.module.paged_i2c import BridgedI2c, PagedI2c
 from lumion_hw.sessions.module.registers import NotRespondingError
 from tests.sessions.i2c_libraries import Wire
-from tests.sessions.test_i2c_adapters import Case, adapter_on, every_adapter
+from tests.sessions.test_i2c_adapters import SMBUS, Case, adapter_on, every_adapter
 
 
 class ByteModule:
@@ -82,6 +84,52 @@ def test_an_odd_length_does_not_split_a_number(case: Case, offset: int, clock: V
     starts = [out[0] for _, out, _ in wire.transfers]
     assert all(start % 2 == 0 for start in starts[1:])
     assert all(n_read <= 5 for _, _, n_read in wire.transfers)
+
+
+class SteppingModule:
+    """A module with one number, which has another value from one read of its page on."""
+
+    def __init__(self, number: range, old: bytes, new: bytes, changing_read: int) -> None:
+        self._memory = bytearray(256)
+        self._memory[0:3] = b"\x18\x52\x00"
+        self._memory[number.start : number.stop] = old
+        self._number, self._new, self._reads_left = number, new, changing_read
+
+    def read(self, offset: int, length: int) -> bytes:
+        assert length == 1
+        if offset >= 128:
+            if self._reads_left == 0:
+                self._memory[self._number.start : self._number.stop] = self._new
+            self._reads_left -= 1
+        return bytes([self._memory[offset]])
+
+    def write(self, offset: int, data: bytes) -> None:
+        self._memory[offset : offset + len(data)] = data
+
+
+OLD, NEW = 0x0001_00FF, 0x0002_0000  # the bytes at even offsets do not change
+
+
+@pytest.mark.parametrize(
+    ("page", "first", "length", "number", "order"),
+    [
+        (0x12, 168, 32, range(172, 176), "big"),  # current frequency of lane 2
+        (0x34, 128, 60, range(144, 152), "big"),  # corrected bits (C-CMIS)
+        (0x34, 168, 12, range(176, 180), "big"),  # uncorrectable frames (C-CMIS)
+        (0x35, 128, 12, range(132, 136), "big"),  # chromatic dispersion (C-CMIS)
+        (0x14, 192, 64, range(200, 208), "little"),  # checked bits of a test pattern
+        (0x14, 192, 64, range(208, 216), "little"),
+    ],
+)
+def test_a_number_of_four_or_eight_bytes_is_never_torn(
+    page: int, first: int, length: int, number: range, order: Literal["big", "little"], clock: VirtualClock
+) -> None:
+    old, new = (value.to_bytes(len(number), order) for value in (OLD, NEW))
+    for changing_read in range(2 * length + 2):
+        module = SteppingModule(number, old, new, changing_read)
+        adapter = adapter_on(SMBUS, Wire(x50=module), largest_read=1)
+        data = PagedI2c(BridgedI2c(adapter), clock, device="m1").read_page(page, first, length)
+        assert data[number.start - first : number.stop - first] in (old, new), changing_read
 
 
 class _Any:

@@ -83,6 +83,7 @@ _OPTICS: Mapping[str, ModuleOptics | None] = {
     "2x400g-fr4": _multiplexed("400GBASE-FR4", 0x1D),
     "800g-dr8": _parallel("100GBASE-DR", 0x14),
     "1.6t-2xdr8": _parallel("100GBASE-DR", 0x14),
+    "3.2t-4xdr8": _parallel("100GBASE-DR", 0x14),
     "400g-lpo-dr4": _parallel("100G-DR1-LPO", 0x8F),
     "aec": None,  # copper
 }
@@ -95,7 +96,13 @@ and DR8: IEEE 802.3 clause 124, per lane; paths combined at a receiver may diffe
 FR4: clause 151, totals of the four lanes; of a 2x400g-fr4 only the first fibre is planned. The levels of the linear
 module are assumed to be those of DR4.
 """
-_LANES_WITH_FIBRE: Mapping[str, int] = {"400g-dr4": 4, "400g-lpo-dr4": 4, "800g-dr8": 8, "1.6t-2xdr8": 16}
+_LANES_WITH_FIBRE: Mapping[str, int] = {
+    "400g-dr4": 4,
+    "400g-lpo-dr4": 4,
+    "800g-dr8": 8,
+    "1.6t-2xdr8": 16,
+    "3.2t-4xdr8": 32,
+}
 """Number of media lanes that have a fibre of their own, by profile; the lanes of other modules share one."""
 
 
@@ -104,7 +111,7 @@ class CmisModel(PagedModuleModel):
 
     kind: Literal["cmis"]
     media_lane: WholeNumber | None = Field(
-        None, ge=1, le=16, description="The one media lane that is connected to a fibre; by default all lanes."
+        None, ge=1, le=32, description="The one media lane that is connected to a fibre; by default all lanes."
     )
     profile: Literal[
         "400zr",
@@ -117,6 +124,7 @@ class CmisModel(PagedModuleModel):
         "400g-lpo-dr4",
         "aec",
         "1.6t-2xdr8",
+        "3.2t-4xdr8",
     ] = Field(
         "400zr",
         description="Type of module, for planning and for the emulator. Other keys override its planning data. "

@@ -9,16 +9,16 @@ import click
 
 from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.modules import (
-    NOT_CMIS,
+    Target,
     cmis_module as _cmis,
-    device_arguments as _device_arguments,
-    open_module as _open_module,
+    module_command,
+    wrong_class,
 )
 from lumion_hw.cli.common.numbers import Number
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note, progress
 from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.cli.common.parameter_type import ParameterType
-from lumion_hw.cli.transponder.flags import flags
+from lumion_hw.cli.transponder.flags import RELATCH_S, flags
 from lumion_hw.cli.transponder.link_tests import loopback, prbs
 from lumion_hw.cli.transponder.settings import set_
 from lumion_hw.cli.transponder.user_memory import eeprom
@@ -29,16 +29,20 @@ from lumion_hw.files.json_text import json_text, rename_key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lumion_hw.clock import Clock
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
     from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
     from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
+    from lumion_hw.drivers.transponders.readings import Flag
     from lumion_hw.interfaces import CoherentTransponder, LockReport, Monitors, Reading, Transponder
     from lumion_hw.standards.cmis.image import MemoryImage
     from lumion_hw.standards.sff8472.image import SfpImage
 
 _MAX_FIRMWARE_BYTES = 64 << 20
 _IDENTITY_CHECKSUM = {"CMIS": "00h:222", "SFF-8472": "CC_BASE", "SFF-8636": "CC_BASE"}
-_MAX_WARNINGS = 3
+_MAX_WARNINGS = 2
+_SIGNAL_FLAGS = frozenset({"rx_los", "rx_lol", "tx_los", "tx_lol", "tx_failure", "tx_fault"})
+"""Flags that are set again at once while their cause persists."""
 _SEVERITY_SIGNS = {"error": "!!", "warning": "!", "note": ""}
 
 
@@ -59,28 +63,25 @@ def _coherent(module: Transponder, action: str) -> CoherentTransponder:
     from lumion_hw.interfaces import CoherentTransponder
 
     if not isinstance(module, CoherentTransponder):
-        raise NotSupportedError(f"{action} needs a CMIS module", hint=NOT_CMIS)
+        raise wrong_class(module, action)
     return module
 
 
 # -- commands on a module
 
 
-@transponder.command()
-@_device_arguments
+@transponder.command(short_help="Show what each lane sends and receives.")
+@module_command
 @click.option("--all", "everything", is_flag=True, help="Also print the capabilities, all readings and all flags.")
 @json_option
-def show(
-    bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None, everything: bool, as_json: bool
-) -> None:
+def show(target: Target, everything: bool, as_json: bool) -> None:
     """Show whether each lane of DEVICE transmits and receives, and how well.
 
     Of a lane, such as dr4-a/2, the whole module is shown. The memory is read without clearing flags; then the flags
     are read, which clears them in the module.
     """
-    device = device.partition("/")[0]
-    with _open_module(bench_file, device, emulate, seed, endpoints) as (module, _):
-        lines = [] if as_json else list(_overview(module, device))
+    with target.open(whole=True) as (module, clock):
+        lines = [] if as_json else list(_overview(module, target.module, clock))
         document = _description(module) if as_json or everything else {}
     if as_json:
         echo_json(document)
@@ -92,8 +93,8 @@ def show(
         echo_table(title, headers, rows if isinstance(part, dict) else [tuple(row.values()) for row in part])
 
 
-@transponder.command()
-@_device_arguments
+@transponder.command(short_help="Tune the laser.")
+@module_command
 @click.argument("frequency_thz", type=Number("THz", 100.0, 500.0))
 @click.option(
     "--grid",
@@ -104,18 +105,15 @@ def show(
 @click.option("--power", "power_dbm", type=Number("dBm", -60.0, 30.0), help="Output power to set first, in dBm.")
 @json_option
 def tune(
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
+    target: Target,
     frequency_thz: float,
     grid_ghz: float | None,
     power_dbm: float | None,
     as_json: bool,
 ) -> None:
     """Tune the laser of DEVICE to FREQUENCY_THZ. A transmitter that is off stays off."""
-    with _open_module(bench_file, device, emulate, seed, endpoints) as (opened, _):
+    device = target.device
+    with target.open() as (opened, _):
         module = _cmis(opened, "tuning")
         module.power_up()
         if power_dbm is not None:
@@ -128,8 +126,8 @@ def tune(
         echo_text(f"{device}: {result.frequency_thz:.6f} THz, channel {result.channel} of {result.grid}{offset}")
 
 
-@transponder.command()
-@_device_arguments
+@transponder.command(short_help="Switch the transmitter on or off.")
+@module_command
 @click.option("--off", is_flag=True, help="Switch the transmitter off.")
 @click.option(
     "--application",
@@ -146,11 +144,7 @@ def tune(
 @click.pass_context
 def enable(
     context: click.Context,
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
+    target: Target,
     off: bool,
     application: int | None,
     first_lane: int | None,
@@ -161,7 +155,8 @@ def enable(
 
     All data paths of the module change; with --first-lane only the selected one.
     """
-    with _open_module(bench_file, device, emulate, seed, endpoints) as (opened, _):
+    device = target.device
+    with target.open() as (opened, _):
         module = opened if first_lane is None else _cmis(opened, "a data path").path(first_lane)
         if application is not None:
             coherent = _coherent(module, "selecting an application")
@@ -181,8 +176,8 @@ def enable(
         context.exit(LumionError.exit_code)
 
 
-@transponder.command()
-@_device_arguments
+@transponder.command(short_help="Save the memory of a module.")
+@module_command
 @out_option("File to write.  [default: standard output]")
 @click.option(
     "--format",
@@ -195,11 +190,7 @@ def enable(
 @click.pass_context
 def dump(
     context: click.Context,
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
+    target: Target,
     out: Path | None,
     form: str,
 ) -> None:
@@ -210,9 +201,10 @@ def dump(
     from lumion_hw.files.writing import check_target, write_file
     from lumion_hw.standards.module_text import text_of_image
 
+    device = target.device
     if out is not None:
         check_target(out, "the dump", overwrite="nothing")
-    with _open_module(bench_file, device, emulate, seed, endpoints) as (module, _):
+    with target.open() as (module, _):
         image = _image(module, "a dump")
     document = image.to_document()
     text = json_text(document, indent=2) + "\n" if form == "json" else text_of_image(image, device)
@@ -237,8 +229,8 @@ class _Password(ParameterType[str]):
         return text
 
 
-@transponder.command()
-@_device_arguments
+@transponder.command(short_help="Show or update the firmware.")
+@module_command
 @click.option(
     "--download", "file", type=click.Path(dir_okay=False), help="Firmware file to write into the inactive image bank."
 )
@@ -253,11 +245,7 @@ class _Password(ParameterType[str]):
 )
 @json_option
 def firmware(
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
+    target: Target,
     file: str | None,
     start: bool,
     hitless: bool,
@@ -274,10 +262,11 @@ def firmware(
 
     from lumion_hw.files.reading import read_file
 
+    device = target.device
     if hitless and not start:
         raise click.UsageError("--hitless needs --run.")
     content = None if file is None else read_file(Path(file), "the firmware file", max_bytes=_MAX_FIRMWARE_BYTES)
-    with _open_module(bench_file, device, emulate, seed, endpoints) as (opened, _):
+    with target.open() as (opened, _):
         module = _cmis(opened, "firmware")
 
         def unlock() -> None:
@@ -307,7 +296,7 @@ def firmware(
     echo_table(f"Firmware of {device}", ("image", "version", "running", "committed", "valid"), rows)
 
 
-@transponder.command()
+@transponder.command(short_help="Explain a saved memory; needs no hardware.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--fields", is_flag=True, help="Also print every decoded register field.")
 @json_option
@@ -354,7 +343,7 @@ def _power_text(monitors: Monitors | None) -> str:
     return "dark" if monitors.tx_power_dbm is None else f"{monitors.tx_power_dbm:.2f} dBm"
 
 
-def _overview(module: Transponder, device: str) -> Iterator[str]:
+def _overview(module: Transponder, device: str, clock: Clock) -> Iterator[str]:
     """Yield what a user looks at first, in at most 25 lines."""
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
     from lumion_hw.drivers.transponders.dump_decoder import decode_memory
@@ -364,12 +353,28 @@ def _overview(module: Transponder, device: str) -> Iterator[str]:
     decoded = decode_memory(_image(module, "an overview"))
     live = module if isinstance(module, CmisTransponder) and not module.is_flat else None
     latched = module if isinstance(module, QsfpTransponder) else live
-    flags = [] if latched is None else [(flag.name, flag.lane) for flag in latched.flags()]
+    flags, past = (None, []) if latched is None else _flags_now(latched, clock)
     yield f"{device}: {_title(decoded)}"
     yield from (f"warning: {text}" for text in getattr(module, "warnings", ())[:_MAX_WARNINGS])
-    yield from module_readings(decoded, flags).lines()
+    yield from module_readings(decoded, flags, past).lines()
     if live is not None:
         yield from _link_lines(live)
+
+
+def _flags_now(module: QsfpTransponder | CmisTransponder, clock: Clock) -> tuple[list[Flag], list[Flag]]:
+    """Read the flags; return those that are set, and lost signals of the past.
+
+    A module keeps a lost signal until the flag is read, for example from before its light arrived.
+    """
+    before = {(flag.name, flag.lane): flag.count for flag in module.flags()}
+    clock.sleep(RELATCH_S)
+    counts = {(flag.name, flag.lane): flag.count for flag in module.flags()}
+    past = [
+        key
+        for key, count in counts.items()
+        if count == before.get(key) and (key[0] in _SIGNAL_FLAGS or key[0].startswith("coherent_rx_"))
+    ]
+    return [key for key in counts if key not in past], past
 
 
 def _image(module: Transponder, action: str) -> SfpImage | MemoryImage:

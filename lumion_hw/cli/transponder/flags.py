@@ -8,25 +8,22 @@ from typing import Any
 
 import click
 
-from lumion_hw.cli.common.modules import device_arguments, open_module
+from lumion_hw.cli.common.modules import Target, module_command
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.errors import ConfigError, NotSupportedError, name_hint
 
-_RELATCH_S = 0.2  # time until a flag whose cause persists is set again (SFF-8679, ton_flag)
+RELATCH_S = 0.2
+"""Time until a flag whose cause persists is set again, in s (SFF-8679, ton_flag)."""
 
 
-@click.command()
-@device_arguments
+@click.command(short_help="Print the flags; change their masks.")
+@module_command
 @click.option("--clear", is_flag=True, help="Clear the flags; print those whose cause persists.")
 @click.option("--mask", "to_mask", multiple=True, metavar="NAME[:LANE]", help="Mask a flag: it does not assert IntL.")
 @click.option("--unmask", "to_unmask", multiple=True, metavar="NAME[:LANE]", help="Let a flag assert IntL.")
 @json_option
 def flags(
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
+    target: Target,
     clear: bool,
     to_mask: tuple[str, ...],
     to_unmask: tuple[str, ...],
@@ -36,10 +33,11 @@ def flags(
 
     Reading a flag of CMIS and QSFP modules clears it in the module.
     """
+    device = target.device
     both = sorted(set(to_mask) & set(to_unmask))
     if both:
         raise click.UsageError(f"{both[0]} is in both --mask and --unmask.")
-    with open_module(bench_file, device, emulate, seed, endpoints) as (opened, clock):
+    with target.open() as (opened, clock):
         module: Any = opened
         if not hasattr(module, "flags"):
             raise NotSupportedError(f"{device} has no flags", hint="Only drivers of CMIS, QSFP and SFP modules do.")
@@ -47,7 +45,7 @@ def flags(
         if clear:
             module.flags()
             module.clear_flags()
-            clock.sleep(_RELATCH_S)
+            clock.sleep(RELATCH_S)
         listed = [asdict(flag) for flag in module.flags()]
     rows = [row | ({} if masks is None else {"masked": masks.get((row["name"], row.get("lane")))}) for row in listed]
     if as_json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.common.modules import cmis_module, device_arguments, lane_text, lanes_option, open_module
+from lumion_hw.cli.common.modules import Target, cmis_module, lane_text, lanes_option, module_command
 from lumion_hw.cli.common.numbers import Number
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
 from lumion_hw.errors import LumionError
@@ -35,17 +35,13 @@ _ERROR_FREE_LIMIT = 3.0  # -ln(0.05): errors expected at most after none was cou
 # -- loopback
 
 
-@click.command()
-@device_arguments
+@click.command(short_help="Close or open a loopback.")
+@module_command
 @click.argument("kind", type=click.Choice([*LOOPBACK_NAMES, "off"]))
-@lanes_option("Lanes to change, 1 to 8, such as 1,3 or 5-8.  [default: all]")
+@lanes_option("Lanes to change, such as 1,3 or 5-8.  [default: all]")
 @json_option
 def loopback(
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
+    target: Target,
     kind: str,
     lanes: tuple[int, ...] | None,
     as_json: bool,
@@ -56,17 +52,15 @@ def loopback(
     A far loopback returns the signal of the far end to the far end. In the words of CMIS, media-near is the media side
     output loopback, media-far media side input, host-near host side input, and host-far host side output.
     """
-    from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES
-
-    selected = ALL_LANES if lanes is None else lanes
-    with open_module(bench_file, device, emulate, seed, endpoints) as (opened, _):
+    device = target.device
+    with target.open() as (opened, _):
         module = cmis_module(opened, "a loopback")
         if kind == "off":
             for name, closed in module.closed_loopbacks().items():
-                if set(closed) & set(selected):
-                    module.set_loopback(name, False, selected)
+                if set(closed) & set(closed if lanes is None else lanes):
+                    module.set_loopback(name, False, lanes)
         else:
-            module.set_loopback(LOOPBACK_NAMES[kind], True, selected)
+            module.set_loopback(LOOPBACK_NAMES[kind], True, lanes)
         states = {_option_name(name): closed for name, closed in module.closed_loopbacks().items()}
     if as_json:
         echo_json({"device": device, "closed": states})
@@ -192,8 +186,8 @@ def _running_end(
     module.stop_pattern(end, lanes)
 
 
-@click.command()
-@device_arguments
+@click.command(short_help="Send and check test patterns.")
+@module_command
 @click.option("--side", required=True, type=click.Choice(["host", "media"]), help="Side of the module.")
 @click.option(
     "--pattern",
@@ -205,16 +199,12 @@ def _running_end(
 @click.option("--generate", is_flag=True, help="Send the pattern.")
 @click.option("--check", is_flag=True, help="Check the received pattern and count errors.")
 @click.option("--seconds", "duration_s", type=Number("s", 1.0, 1e6), help="Duration.  [default: until Ctrl-C]")
-@lanes_option("Lanes to test, 1 to 8, such as 1,3 or 5-8.  [default: all lanes of the data paths]")
+@lanes_option("Lanes to test, such as 1,3 or 5-8.  [default: all lanes of the data paths]")
 @json_option
 @click.pass_context
 def prbs(
     context: click.Context,
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
+    target: Target,
     side: str,
     pattern_name: str,
     generate: bool,
@@ -230,12 +220,13 @@ def prbs(
     """
     from lumion_hw.standards.cmis.codes import Pattern
 
+    device = target.device
     ends = [f"{side}_{end}" for end, wanted in (("generator", generate), ("checker", check)) if wanted]
     if not ends:
         raise click.UsageError("Give --generate, --check or both.")
     rows: list[PatternRow] = []
     failure: KeyboardInterrupt | LumionError | None = None
-    with open_module(bench_file, device, emulate, seed, endpoints) as (opened, clock):
+    with target.open() as (opened, clock):
         module = cmis_module(opened, "a test pattern")
         lanes = lanes or _lanes_of(module, side)
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.common.modules import NOT_CMIS, device_arguments, lanes_option, open_module
+from lumion_hw.cli.common.modules import Target, lanes_option, module_command, wrong_class
 from lumion_hw.cli.common.numbers import Number
 from lumion_hw.cli.common.output import echo_json, echo_text, json_option, note
 from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
@@ -26,10 +26,10 @@ _SQUELCH = click.Choice(["on", "off", "forced"])
 _MODES: dict[str, SquelchMode] = {"on": "automatic", "off": "off", "forced": "forced"}
 _WORDS = {mode: word for word, mode in _MODES.items()}
 _SIDES: tuple[Side, Side] = ("tx", "rx")
-_OF_LASER = ("application", "frequency_thz", "power_dbm")
+_OF_PATH = ("application", "frequency_thz", "power_dbm")
 _CODES = ("tx_fixed_eq", "rx_amplitude", "rx_pre_cursor", "rx_post_cursor")
 _SWITCHES = ("tx_adaptive_eq", "tx_cdr", "rx_cdr")
-_CMIS_ONLY = (*_OF_LASER, *_CODES, "tx_adaptive_eq", "default_si")
+_CMIS_ONLY = (*_OF_PATH, *_CODES, "tx_adaptive_eq", "default_si")
 _QSFP_ONLY = ("tx_rate", "rx_rate")
 _QSFP_LANES = (1, 2, 3, 4)
 
@@ -54,8 +54,8 @@ class _Setting:
     needs_power: bool = False
 
 
-@click.command("set")
-@device_arguments
+@click.command("set", short_help="Change settings, and read them back.")
+@module_command
 @click.option("--application", type=click.IntRange(1, 15), help="Number of the application to select.")
 @click.option("--first-lane", type=click.IntRange(1, 32), help="First host lane.  [default: the first possible one]")
 @click.option("--frequency-thz", type=Number("THz", 100.0, 500.0), help="Laser frequency, in THz.")
@@ -72,23 +72,20 @@ class _Setting:
 @click.option("--rx-cdr", type=_ON_OFF, help="Clock recovery of the receivers.")
 @click.option("--tx-rate", type=click.IntRange(0, 3), help="Rate code of the transmitters (QSFP modules).")
 @click.option("--rx-rate", type=click.IntRange(0, 3), help="Rate code of the receivers (QSFP modules).")
-@lanes_option("Lanes for squelch, signal integrity, clock recovery and rate, 1 to 32.  [default: all]", 32)
+@lanes_option("Lanes for squelch, signal integrity, clock recovery and rate, such as 1,3 or 5-8.  [default: all]")
 @json_option
 def set_(
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
+    target: Target,
     lanes: tuple[int, ...] | None,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Change settings of DEVICE in the order of the options, and print the values read back.
+    """Change settings of DEVICE and print the values read back. The settings change in the order of these options.
 
     All values are compared with what the module advertises before the first change. A transmitter that is off stays
     off. After a new application its data path is off.
     """
+    device = target.device
     first_lane = options.pop("first_lane")
     values = {name: value for name, value in options.items() if value is not None}
     if not values:
@@ -98,9 +95,9 @@ def set_(
         raise click.UsageError("--first-lane needs --application.")
     if "default_si" in values and values.keys() & {*_CODES, *_SWITCHES}:
         raise click.UsageError("--default-si cannot be combined with signal-integrity settings.")
-    if lanes is not None and values.keys() <= set(_OF_LASER):
+    if lanes is not None and values.keys() <= set(_OF_PATH):
         raise click.UsageError("--lanes needs a setting of lanes, such as --tx-squelch.")
-    with open_module(bench_file, device, emulate, seed, endpoints) as (module, _):
+    with target.open() as (module, _):
         settings = _settings(module, values, first_lane, lanes)
         read_back = _apply(module, device, settings, as_json)
     if as_json:
@@ -119,11 +116,11 @@ def _settings(
         _refuse(values, _QSFP_ONLY, "a QSFP module (SFF-8636)", "This module follows CMIS.")
         return _cmis_settings(module, values, first_lane, lanes)
     if isinstance(module, QsfpTransponder):
-        _refuse(values, _CMIS_ONLY, "a CMIS module", NOT_CMIS)
+        _refuse(values, _CMIS_ONLY, "a CMIS module", "This module follows SFF-8636.")
         return _qsfp_settings(module, values, lanes)
     if isinstance(module, QsfpLane):
         raise NotSupportedError("setting one lane needs the name of its QSFP module", hint="Give the lane in --lanes.")
-    raise NotSupportedError("setting a module needs a CMIS or QSFP module", hint="This module follows SFF-8472.")
+    raise wrong_class(module, "setting a module", "a CMIS or QSFP module")
 
 
 def _refuse(values: Iterable[str], names: Iterable[str], needed: str, hint: str) -> None:
@@ -184,55 +181,37 @@ def _integrity_lines(lanes: dict[int, dict[str, Any]]) -> Iterator[str]:
 def _cmis_settings(
     module: PathDriver, values: dict[str, Any], first_lane: int | None, lanes: tuple[int, ...] | None
 ) -> list[_Setting]:
-    number, frequency_thz, power_dbm = (values.get(name) for name in _OF_LASER)
     integrity = _integrity(values)
     modes = {side: _MODES[values[f"{side}_squelch"]] for side in _SIDES if f"{side}_squelch" in values}
     module.check_settings(
-        application=number,
+        application=values.get("application"),
         first_lane=first_lane,
-        frequency_thz=frequency_thz,
-        power_dbm=power_dbm,
+        frequency_thz=values.get("frequency_thz"),
+        power_dbm=values.get("power_dbm"),
         squelch_modes=modes,
         integrity=integrity,
         lanes=lanes,
     )
-    settings = []
-    if number is not None:
-        settings.append(
-            _Setting(
-                "application",
-                "applications",
-                lambda: module.select_application(number, first_lane),
-                lambda: dict(module.settings().applications),
-                needs_power=True,
-            )
-        )
-    if frequency_thz is not None:
-        settings.append(
-            _Setting(
-                "frequency_thz",
-                "frequency",
-                lambda: module.tune(frequency_thz),
-                lambda: module.settings().frequency_thz,
-                "THz",
-                needs_power=True,
-            )
-        )
-    if power_dbm is not None:
-        settings.append(
-            _Setting(
-                "power_dbm",
-                "output power",
-                lambda: module.set_tx_power_dbm(power_dbm),
-                lambda: module.settings().tx_power_dbm,
-                "dBm",
-                needs_power=True,
-            )
-        )
+    settings = [_path_setting(module, name, values[name], first_lane) for name in _OF_PATH if name in values]
     settings += [_squelch(module, side, mode, lanes) for side, mode in modes.items()]
     if integrity is not None or "default_si" in values:
         settings.append(_integrity_setting(module, integrity, lanes))
     return settings
+
+
+def _path_setting(module: PathDriver, name: str, value: Any, first_lane: int | None) -> _Setting:
+    apply: Callable[[], object]
+    read: Callable[[], Any]
+    if name == "application":
+        label, unit = "applications", ""
+        apply, read = lambda: module.select_application(value, first_lane), lambda: dict(module.settings().applications)
+    elif name == "frequency_thz":
+        label, unit = "frequency", "THz"
+        apply, read = lambda: module.tune(value), lambda: module.settings().frequency_thz
+    else:
+        label, unit = "output power", "dBm"
+        apply, read = lambda: module.set_tx_power_dbm(value), lambda: module.settings().tx_power_dbm
+    return _Setting(name, label, apply, read, unit, needs_power=True)
 
 
 def _integrity(values: dict[str, Any]) -> SignalIntegrity | None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lumion_hw.cli.common.modules import device_arguments, open_module
+from lumion_hw.cli.common.modules import Target, module_command, wrong_class
 from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note
 from lumion_hw.cli.common.outputs import NamedFile
-from lumion_hw.errors import ConfigError, NotSupportedError
+from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
@@ -23,8 +23,8 @@ _USER_BYTES = 128
 _ROW_BYTES = 16
 
 
-@click.command()
-@device_arguments
+@click.command(short_help="Print, save or write the user memory.")
+@module_command
 @click.option("--read", "to_read", type=NamedFile(), help="Save the user memory in this file.")
 @click.option("--write", "to_write", type=click.Path(dir_okay=False), help="Write this file, at most 128 bytes.")
 @click.option("--offset", default=0, show_default=True, type=click.IntRange(0, 127), help="First byte to write.")
@@ -32,11 +32,7 @@ _ROW_BYTES = 16
 @click.option("--password-file", type=click.Path(dir_okay=False), help="File with the host password, in hexadecimal.")
 @json_option
 def eeprom(
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
+    target: Target,
     to_read: Path | None,
     to_write: str | None,
     offset: int,
@@ -51,6 +47,7 @@ def eeprom(
     from lumion_hw.files.reading import read_file
     from lumion_hw.files.writing import check_target, write_file
 
+    device = target.device
     if to_read is not None and to_write is not None:
         raise click.UsageError("--read and --write cannot be combined.")
     if to_read is not None:
@@ -62,7 +59,7 @@ def eeprom(
             text = f"{to_write}: {len(content)} bytes from byte {offset} exceed the {_USER_BYTES} bytes of user memory"
             raise ConfigError(text, hint="Give a shorter file or a smaller offset.")
     password = _read_password(ask_password, password_file)
-    with open_module(bench_file, device, emulate, seed, endpoints) as (opened, _):
+    with target.open() as (opened, _):
         module = _with_user_memory(opened)
         module.user_memory()  # a module without user memory is refused before the password is sent
         if password is not None:
@@ -84,7 +81,7 @@ def _with_user_memory(module: Transponder) -> CmisTransponder | QsfpTransponder:
     from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
 
     if not isinstance(module, CmisTransponder | QsfpTransponder):
-        raise NotSupportedError("user memory needs a CMIS or QSFP module", hint="This module follows SFF-8472.")
+        raise wrong_class(module, "user memory", "a CMIS or QSFP module")
     return module
 
 

@@ -6,60 +6,54 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.common.modules import device_arguments, open_module
+from lumion_hw.cli.common.modules import Target, module_command
 from lumion_hw.cli.common.numbers import MAX_COUNT, PERIOD
 from lumion_hw.cli.common.output import echo_text, json_option
 from lumion_hw.errors import DeviceError, LinkError, LinkLost, NotSupportedError
 from lumion_hw.files.json_text import json_text
 
 if TYPE_CHECKING:
-    from lumion_hw.drivers.transponders.cmis import CmisTransponder
+    from lumion_hw.drivers.transponders.cmis.path_driver import PathDriver
     from lumion_hw.interfaces import Monitors, SignalStatus, Transponder
 
 _NO_FAULT = ("no_fault", "the module reports no fault, but not whether the link is up")
 _NOT_REPORTED = ("not_reported", "the module does not report loss of signal or faults")
 
 
-@click.command()
-@device_arguments
+@click.command(short_help="Print link state and powers, line by line.")
+@module_command
 @click.option(
     "--period", "period_s", default=1.0, show_default=True, type=PERIOD, help="Time between lines, in seconds."
 )
 @click.option("--count", type=click.IntRange(1, MAX_COUNT), help="Number of lines to print.  [default: until Ctrl-C]")
 @json_option
 def watch(
-    bench_file: str,
-    device: str,
-    emulate: bool,
-    seed: int,
-    endpoints: str | None,
+    target: Target,
     period_s: float,
     count: int | None,
     as_json: bool,
 ) -> None:
     """Print the link state, the powers and the reason for a lost link; with --json one document per line.
 
-    SFP and QSFP modules report faults and loss of signal instead of the link state. Of a QSFP module the powers are
-    totals of its lanes.
+    SFP and QSFP modules report faults and loss of signal instead of the link state. The powers of a QSFP
+    module are totals of its lanes, those of a CMIS module are of its first lane in use.
     """
-    from lumion_hw.drivers.transponders.cmis import CmisTransponder
+    from lumion_hw.drivers.transponders.cmis.path_driver import PathDriver
 
-    with open_module(bench_file, device, emulate, seed, endpoints) as (module, clock):
+    with target.open() as (module, clock):
         started, n_rows = clock.now(), 0
         while count is None or n_rows < count:
             if n_rows:
                 clock.sleep(period_s)
             elapsed_s = round(clock.now() - started, 3)
-            if isinstance(module, CmisTransponder) and not module.is_flat:
-                readings = _cmis_line(module)
-            else:
-                readings = _line(module)
+            # Cables with flat memory have no link state.
+            readings = _cmis_line(module) if isinstance(module, PathDriver) and module.can_switch() else _line(module)
             line = {"time_s": elapsed_s} | readings
             echo_text(json_text(line) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
             n_rows += 1
 
 
-def _cmis_line(module: CmisTransponder) -> dict[str, Any]:
+def _cmis_line(module: PathDriver) -> dict[str, Any]:
     lock = module.lock_state()
     lanes = module.lane_readings() if lock.stage.value not in ("absent", "not_responding") else {}
     powers = {

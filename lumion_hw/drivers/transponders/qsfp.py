@@ -237,6 +237,10 @@ class QsfpTransponder(Driver):
             raise not_open("the module", self._device, self._pages.name)
         return self._capabilities
 
+    def missing_monitors(self) -> frozenset[str]:
+        """Return the quantities of ``Monitors`` that the module does not measure; empty before :meth:`open`."""
+        return frozenset() if self._capabilities is None else self._capabilities.missing_monitors()
+
     @property
     def is_flat(self) -> bool:
         """Whether the module has only the lower memory and page 00h, as many cables have."""

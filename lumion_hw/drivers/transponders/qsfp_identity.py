@@ -129,7 +129,18 @@ class QsfpCapabilities:
         is_silent = not any(readings) if monitor in LANE_MONITORS else not any(supply)
         return self.has(monitor) and (self.monitor_bits or not is_silent)
 
+    def missing_monitors(self) -> frozenset[str]:
+        """Return the quantities of ``Monitors`` that the module does not measure."""
+        return frozenset(quantity for monitor, quantity in _QUANTITIES.items() if not self.has(monitor))
 
+
+_QUANTITIES = {
+    "temperature": "temperature_c",
+    "supply": "supply_v",
+    "tx_bias": "tx_bias_ma",
+    "tx_power": "tx_power_dbm",
+    "rx_power": "rx_power_dbm",
+}
 _BITS = {
     "rx_power_is_average": "rx_power_is_average",
     "tx_disable": "tx_disable_implemented",

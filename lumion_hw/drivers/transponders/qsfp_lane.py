@@ -23,6 +23,9 @@ class LaneSwitch(Protocol):
     def disable_lane(self, lane: int) -> None:
         """Switch the transmitter of a lane off."""
 
+    def missing_monitors(self) -> frozenset[str]:
+        """Return the quantities of ``Monitors`` that the module does not measure."""
+
     def readings(self) -> tuple[Monitors, tuple[LaneMonitors, ...]]:
         """Read the monitors of the module and of its lanes."""
 
@@ -52,6 +55,10 @@ class QsfpLane:
     def can_switch(self) -> bool:
         """Return whether software can switch the transmitter."""
         return self._module.can_switch()
+
+    def missing_monitors(self) -> frozenset[str]:
+        """Return the quantities of ``Monitors`` that the module does not measure; empty before it is open."""
+        return self._module.missing_monitors()
 
     def enable(self) -> None:
         """Leave low-power mode and switch the transmitter of this lane on.

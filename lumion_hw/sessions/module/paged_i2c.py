@@ -34,7 +34,7 @@ from lumion_hw.sessions.module.registers import (
     split_read,
 )
 from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, Page
-from lumion_hw.standards.cmis.index import flag_bytes
+from lumion_hw.standards.cmis.index import flag_bytes, wide_number_bytes
 from lumion_hw.standards.cmis.lower_memory import (
     BANK_SELECT_BYTE,
     FLAT_MEMORY,
@@ -54,19 +54,27 @@ class PageScheme:
         flat_byte: Byte of the bit that says that there is only page 00h.
         flat_mask: Mask of this bit.
         flag_bytes: Function that returns the bytes of a page that are cleared by reading.
+        wide_number_bytes: Function that returns the bytes of a page in numbers of more than two bytes.
     """
 
     banked: bool
     flat_byte: int
     flat_mask: int
     flag_bytes: Callable[[Page], Collection[int]]
+    wide_number_bytes: Callable[[Page], Collection[int]] = lambda page: ()
 
 
 def _sff8636_flag_bytes(page: Page) -> Collection[int]:
     return sff8636.FLAG_BYTES if page is None else ()
 
 
-CMIS_PAGES = PageScheme(banked=True, flat_byte=FLAT_MEMORY_BYTE, flat_mask=FLAT_MEMORY, flag_bytes=flag_bytes)
+CMIS_PAGES = PageScheme(
+    banked=True,
+    flat_byte=FLAT_MEMORY_BYTE,
+    flat_mask=FLAT_MEMORY,
+    flag_bytes=flag_bytes,
+    wide_number_bytes=wide_number_bytes,
+)
 """Bytes 126 and 127 select bank and page (CMIS 5.2 clause 8.2)."""
 SFF_8636_PAGES = PageScheme(
     banked=False,
@@ -313,7 +321,8 @@ class PagedI2c:
         is_torn = largest_read_of(self._i2c) == 1 and length > 1
         if not is_torn or not set(self._scheme.flag_bytes(page)).isdisjoint(range(byte, byte + length)):
             return self._read(byte, length)
-        return read_whole_numbers(lambda: self._read(byte, length), byte, self.name)
+        wide = self._scheme.wide_number_bytes(page)
+        return read_whole_numbers(lambda: self._read(byte, length), byte, self.name, wide)
 
     def _read(self, byte: int, length: int) -> bytes:
         # Each part is repeated on its own: a flag that was read is cleared, and another reading would lose it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -132,24 +132,30 @@ def split_read(offset: int, length: int, largest_read: int) -> Iterator[tuple[in
         start += size
 
 
-def read_whole_numbers(read: Callable[[], bytes], offset: int, name: str) -> bytes:
-    """Read bytes one by one until no two-byte number at an even offset can be torn.
+def read_whole_numbers(read: Callable[[], bytes], offset: int, name: str, wide: Collection[int] = ()) -> bytes:
+    """Read bytes one by one until no number can be torn.
 
-    The low byte belongs to the high byte if the high byte is the same in the next reading. Without this, 00FFh that
-    becomes 0100h between its two bytes reads as 0000h. (Linux, drivers/net/phy/sfp.c, refuses such monitors.)
+    The low byte of a two-byte number at an even offset belongs to the high byte if the high byte is the same in the
+    next reading. Without this, 00FFh that becomes 0100h between its two bytes reads as 0000h. (Linux,
+    drivers/net/phy/sfp.c, refuses such monitors.) Of wider numbers all bytes must be the same in the next reading.
 
     Args:
         read: Function that reads all bytes. None of them may be cleared by reading.
         offset: Offset of the first byte.
         name: Address of the connection, for messages.
+        wide: Offsets of the bytes in numbers of more than two bytes.
 
     Raises:
-        FrameError: The high bytes change in every reading.
+        FrameError: The compared bytes change in every reading.
     """
+
+    def compared(data: bytes) -> list[int]:
+        return [byte for at, byte in enumerate(data, offset) if at % 2 == 0 or at in wide]
+
     before = read()
     for _ in range(_MAX_READINGS):
         after = read()
-        if before[offset % 2 :: 2] == after[offset % 2 :: 2]:
+        if compared(before) == compared(after):
             return before
         before = after
     raise FrameError(

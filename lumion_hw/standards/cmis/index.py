@@ -18,7 +18,7 @@ from lumion_hw.standards.cmis.lane_pages import PAGE_10H, PAGE_11H, PAGE_12H, PA
 from lumion_hw.standards.cmis.lower_memory import LOWER_MEMORY
 from lumion_hw.standards.cmis.network_path_pages import PAGE_16H, PAGE_17H
 from lumion_hw.standards.cmis.vdm import VDM_PAGES
-from lumion_hw.standards.registers import Access
+from lumion_hw.standards.registers import Access, NumberFormat
 
 ALL_FIELDS: tuple[Field, ...] = (
     *LOWER_MEMORY,
@@ -99,6 +99,7 @@ _RESERVED_FLAGS: Mapping[Page, frozenset[int]] = MappingProxyType(
 )
 """Reserved bytes among flag bytes, which newer modules may use for flags."""
 _WRITABLE = frozenset({Access.RW, Access.RWW, Access.WO, Access.WO_SC})
+_NUMBERS = frozenset({NumberFormat.UINT, NumberFormat.INT, NumberFormat.UINT_LE})
 _WRITE_ONLY = frozenset({Access.WO, Access.WO_SC})
 
 
@@ -151,6 +152,17 @@ def flag_bytes(page: Page) -> frozenset[int]:
     first = 0 if page is None else HALF_BYTES
     cleared_bytes = frozenset(first + offset for offset, mask in enumerate(byte_access(page).clear_on_read) if mask)
     return cleared_bytes | _RESERVED_FLAGS.get(page, frozenset())
+
+
+@cache
+def wide_number_bytes(page: Page) -> frozenset[int]:
+    """Return the addresses (0 to 255) of the bytes of numbers of more than two bytes."""
+    return frozenset(
+        location.byte
+        for field in fields_of(page)
+        if field.length > 2 and field.kind in _NUMBERS
+        for location in field.locations()
+    )
 
 
 def quiet_runs(page: Page, first: int, length: int) -> Iterator[range]:

@@ -14,7 +14,7 @@ from lumion_hw.drivers.transponders.cmis_decoder import decode_image
 from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
 from lumion_hw.drivers.transponders.dump_decoder import decode_file, decode_memory
 from lumion_hw.drivers.transponders.qsfp_decoder import decode_qsfp
-from lumion_hw.drivers.transponders.readings import LaneReadings, module_readings
+from lumion_hw.drivers.transponders.readings import LaneReadings, ModuleReadings, module_readings
 from lumion_hw.drivers.transponders.sfp_decoder import decode_sfp
 from lumion_hw.emulator import CmisModule, Fibre, join
 from lumion_hw.emulator.transponders.cmis.profiles import PROFILES as CMIS_PROFILES
@@ -28,7 +28,7 @@ from tests.drivers.transponders.sfp_memories import CONSTANTS, IDENTITY, MONITOR
 from tests.standards import module_text_samples as posted
 
 
-def text_of(module: DecodedModule, flags: tuple[tuple[str, int | None], ...] = ()) -> list[str]:
+def text_of(module: DecodedModule, flags: tuple[tuple[str, int | None], ...] | None = None) -> list[str]:
     return list(module_readings(module, flags).lines())
 
 
@@ -69,7 +69,7 @@ def test_four_lanes_that_receive_nothing() -> None:
     assert lines[0].startswith("module: ready, data paths activated, temperature 38.5")
     assert lines[1].startswith("lane 1: transmits 1.0 dBm, receives nothing, bias 70.")
     assert "receives nothing (LOS)" in lines[2]
-    assert lines[-1] == "flags: rx power low alarm (lanes 1, 2)"
+    assert lines[-1] == "flags: no light received (lanes 1, 2)"
     assert lines[-2].startswith("limits of the module: transmits -2.9 to 4.0 dBm")
     assert len(lines) == 7
 
@@ -137,6 +137,17 @@ def test_readings_that_are_not_in_the_dump() -> None:
     assert text_of(decode_memory(lower_is_missing)) == [text]
 
 
+def test_lanes_on_pages_that_are_not_in_the_dump() -> None:
+    """The first 256 bytes of a module with pages, as many tools save them."""
+    image = dumped("400g-dr4")
+    first = MemoryImage({half: image.halves[half] for half in (LOWER, (0, 0))})
+    lines = text_of(decode_image(first))
+    assert lines[0].startswith("module: ready, temperature ")
+    assert lines[1:] == [
+        "lanes: unknown, because pages 01h, 02h, 10h, 11h are not in the dump, but the module has them"
+    ]
+
+
 def test_a_power_outside_its_limits_is_called_so() -> None:
     limits = {"tx_power": (-4.7, 4.0), "rx_power": (-15.8, -1.0)}
     assert str(LaneReadings(1, dbm(5.0), dbm(-19.7), limits=limits)) == (
@@ -156,9 +167,56 @@ def test_flags_of_all_classes_read_alike() -> None:
     assert text_of(sfp)[-1] == "flags: tx bias high alarm, tx bias low alarm"
 
 
+def test_flags_with_one_cause_are_one_flag() -> None:
+    """A lane without light also reports low power and a lost signal; the user needs the cause only."""
+    low = [(f"{name}_low_{kind}", lane) for name in ("rx_power", "rx_total_power") for kind in ("alarm", "warning")
+           for lane in (1, 2, 3, 4)]  # fmt: skip
+    others = (("coherent_rx_lof", None), ("tx_bias_low_alarm", 3))
+    lines = text_of(decode_image(dumped("400g-dr4")), (*low, *others))
+    assert lines[-1] == "flags: no light received (lanes 1 to 4), tx bias low alarm (lane 3)"
+    lines = text_of(decode_image(dumped("400g-dr4", switch_on=False)), (("tx_power_low_alarm", 2), *others))
+    assert lines[-1] == "flags: no light sent (lanes 2, 3), no light received"
+
+
+def test_a_low_power_that_arrives_stays_an_alarm_of_its_own() -> None:
+    image = dumped("400g-dr4")
+    page = bytearray(image.halves[0, 0x11])
+    page[186 - 128 : 188 - 128] = b"\x00\x64"  # 10 µW on lane 1
+    halves = {**image.halves, (0, 0x11): bytes(page)}
+    lines = text_of(decode_image(replace(image, halves=halves)), (("rx_power_low_alarm", 1), ("rx_power_low_alarm", 2)))
+    assert lines[-1] == "flags: rx power low alarm (lane 1), no light received (lane 2)"
+
+
+def test_a_signal_that_is_lost_in_spite_of_light_is_not_called_dark() -> None:
+    table = LaneReadings(1, dbm(1.0), dbm(-3.0), has_signal=False)
+    flags = (("rx_power_low_alarm", 1), ("rx_power_low_warning", 1))  # an alarm includes its warning
+    assert list(ModuleReadings(lanes=(table,), flags=flags).lines())[-1] == ("flags: rx power low alarm (lane 1)")
+
+
+def test_an_sfp_without_light_has_one_flag() -> None:
+    memory = bytearray(CONSTANTS + MONITORS + bytes(146))
+    memory[104:106] = b"\0\0"
+    memory[113], memory[117] = 0x40, 0x40  # low alarm and low warning of the received power (SFF-8472 Table 9-12)
+    assert text_of(decode_sfp(SfpImage(bytes(IDENTITY + bytes(160)), bytes(memory))))[-1] == "flags: no light received"
+
+
+def test_many_lanes_are_shown_by_what_they_do() -> None:
+    """A module of 32 lanes fits on a screen."""
+    dark, lit = dbm(None, Quality.BELOW_RANGE), [dbm(1.0 + lane / 100.0) for lane in range(1, 33)]
+    lanes = [LaneReadings(lane, lit[lane - 1], dark if lane in (12, 20, 21) else dbm(-3.0)) for lane in range(1, 33)]
+    assert list(ModuleReadings(lanes=tuple(lanes)).lines()) == [
+        "lanes 1 to 11, 13 to 19, 22 to 32: transmits 1.0 to 1.3 dBm, receives -3.0 dBm",
+        "lanes 12, 20, 21: transmits 1.1 to 1.2 dBm, receives nothing",
+    ]
+
+
 def test_lanes_without_monitors_show_the_signal_that_they_lost() -> None:
     lines = text_of(decode_image(dumped("aec")), (("rx_los", 3), ("rx_lol", 3)))
-    assert lines[1] == "lane 3: transmits (power not measured), receives nothing (LOS, LOL)"
+    assert lines[3] == "lane 3: transmits (power not measured), receives nothing (LOS, LOL)"
+    assert lines[4] == "lane 4: transmits (power not measured), receives a signal (power not measured)"
+    off = text_of(decode_image(dumped("aec", switch_on=False)), ())
+    assert off[1] == "lane 1: transmits nothing (switched off), receiver unknown"
+    assert text_of(decode_image(dumped("aec")))[4] == "lane 4: transmits (power not measured), receiver unknown"
 
 
 def test_inverted_loss_of_signal() -> None:
@@ -184,6 +242,10 @@ def dbm(value: float | None, quality: Quality = Quality.OK) -> Reading:
         (LaneReadings(1, is_on=True, has_signal=True),
          "lane 1: transmits (power not measured), receives a signal (power not measured)"),
         (LaneReadings(1), "lane 1: transmitter unknown, receiver unknown"),
+        (LaneReadings(4, dbm(-0.04), dbm(-40.0), has_signal=False),
+         "lane 4: transmits 0.0 dBm, receives nothing (LOS)"),
+        (LaneReadings(4, dbm(-40.0), dbm(-3.0), has_signal=False),
+         "lane 4: transmits nothing (dark), receives -3.0 dBm (LOS)"),
         (LaneReadings(1, dbm(-1.0, Quality.CHECKSUM_WRONG), dbm(None, Quality.ABOVE_RANGE)),
          "lane 1: transmits -1.0 dBm (checksum wrong), receives above range"),
     ],

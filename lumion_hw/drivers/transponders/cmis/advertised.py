@@ -107,6 +107,11 @@ class Advertised:
         return not self.flat and bool(self.number("transmitter_tunable"))
 
     @cached_property
+    def signal(self) -> str:
+        """What the media lanes carry, for messages: ``light``, or ``signal`` for copper cables."""
+        return "signal" if self.number("media_technology") in interface_ids.COPPER_TECHNOLOGIES else "light"
+
+    @cached_property
     def coherent(self) -> bool:
         """Whether the module has the C-CMIS pages (33h to 35h)."""
         if self.flat:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from lumion_hw.drivers.transponders.cmis.advertised import LOOPBACKS
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
-from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES
-from lumion_hw.drivers.transponders.cmis.memory import FlagKey
+from lumion_hw.drivers.transponders.cmis.memory import CmisMemory, FlagKey, by_bank, in_bank
 from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError
 from lumion_hw.interfaces import Quality, Reading
 from lumion_hw.standards.cmis import FIELDS, Field
@@ -44,6 +43,7 @@ _COUNTERS = {
     "media": (DiagnosticsSelector.MEDIA_COUNTERS_1_4, DiagnosticsSelector.MEDIA_COUNTERS_5_8),
 }
 _COUNTED_TOGETHER = 4
+_CONTROL_PAGE = 0x13
 RESULT_PAGE = 0x14
 """Page of the diagnostics results and flags."""
 
@@ -66,6 +66,7 @@ class Diagnostics:
 
     Attributes:
         loopbacks: Names of the supported loopbacks.
+        lanes: Lanes in the banks with diagnostics pages; all lanes of most modules.
     """
 
     def __init__(self, module: ModuleContext) -> None:
@@ -73,9 +74,13 @@ class Diagnostics:
         self._offers = bool(module.advertised.supported("diagnostics_selector"))
         supported: dict[str, bool] = {}
         self._results: dict[str, bool] = {}
+        n_banks = 1
         if self._offers:
             supported, self._results = module.readable("page 13h", self._offered, (supported, self._results))
+            n_banks = self._count_banks()
         self.loopbacks = tuple(name for name in LOOPBACKS if supported.get(name))
+        self.lanes = tuple(range(1, LANES * n_banks + 1))
+        module.flags.n_banks[RESULT_PAGE] = n_banks
 
     def _offered(self) -> tuple[dict[str, bool], dict[str, bool]]:
         memory = self._module.memory
@@ -83,18 +88,36 @@ class Diagnostics:
             supported = {name: bool(memory.value(f"{name}_loopback_supported")) for name in LOOPBACKS}
             return supported, {name: bool(memory.value(bit)) for name, (bit, _) in _SELECTORS.items()}
 
-    def set_loopback(self, kind: str, on: bool, lanes: Collection[int] = ALL_LANES) -> None:
-        """Switch a loopback of the module on or off. Raises ``NotSupportedError`` if the module does not support it.
+    def _count_banks(self) -> int:
+        # A module may have the pages of lanes in a bank without those of diagnostics.
+        memory = self._module.memory
+        further = range(1, memory.n_banks)
+        pages = (_CONTROL_PAGE, RESULT_PAGE)
+        missing = (
+            offset
+            for offset in further
+            if not all(memory.pages.has_page(page, memory.bank_of(page, offset)) for page in pages)
+        )
+        return next(missing, memory.n_banks)
+
+    def set_loopback(self, kind: str, on: bool, lanes: Collection[int] | None = None) -> None:
+        """Switch a loopback of the module on or off.
 
         Args:
             kind: One of ``LOOPBACKS``.
             on: ``True`` closes the loopback, ``False`` opens it.
-            lanes: Lanes; all by default. Some modules support loopbacks only for all lanes.
+            lanes: Lanes; all by default. Some modules support loopbacks only for all lanes of a bank.
+
+        Raises:
+            NotSupportedError: The module does not support this loopback.
+            ConfigError: The module does not have a lane.
         """
         module = self._module
         module.needs(kind in self.loopbacks, f"a {kind.replace('_', ' ')} loopback")
+        lanes = self._checked(lanes)
         side = kind.partition("_")[0]
-        per_lane = set(lanes) == set(ALL_LANES) or bool(module.memory.value(f"per_lane_{side}_loopback"))
+        whole = all(len(set(local)) == LANES for local in by_bank(lanes).values())
+        per_lane = whole or bool(module.memory.value(f"per_lane_{side}_loopback"))
         module.needs(per_lane, f"a {side} loopback of single lanes")
         module.guard()
         if on and not module.memory.value("host_and_media_loopback"):
@@ -102,13 +125,31 @@ class Diagnostics:
             module.needs(not other_side, f"a {side} loopback together with the {' and '.join(other_side)} loopback")
         module.memory.set_lanes(f"{kind}_loopback", lanes, on)
 
+    def _checked(self, lanes: Collection[int] | None) -> Collection[int]:
+        """Return the requested lanes; by default all. Raises ``ConfigError`` for lanes without diagnostics."""
+        missing = sorted(set(lanes or ()) - set(self.lanes))
+        if missing:
+            raise self._module.error(
+                ConfigError,
+                f"there is no lane {missing[0]} for loopbacks and test patterns",
+                f"The module has them on lanes 1 to {self.lanes[-1]}.",
+            )
+        return self.lanes if lanes is None else lanes
+
+    def _banks(self) -> range:
+        """Return the banks with diagnostics pages, counted from that of lanes 1 to 8."""
+        return range(len(self.lanes) // LANES)
+
     def closed_loopbacks(self) -> dict[str, tuple[int, ...]]:
         """Return the lanes on which each supported loopback is closed. Empty if the module supports none."""
         memory = self._module.memory
         with memory.pages.transaction():
-            states = {kind: memory.values(f"{kind}_loopback") for kind in self.loopbacks}
+            states = {
+                kind: [on for offset in self._banks() for on in memory.of_bank(offset).values(f"{kind}_loopback")]
+                for kind in self.loopbacks
+            }
         return {
-            kind: tuple(lane for lane, on in zip(ALL_LANES, bits, strict=True) if on) for kind, bits in states.items()
+            kind: tuple(lane for lane, on in zip(self.lanes, bits, strict=True) if on) for kind, bits in states.items()
         }
 
     def patterns(self, end: str) -> tuple[Pattern, ...]:
@@ -127,19 +168,26 @@ class Diagnostics:
         bits = module.memory.number(f"{end}_patterns")
         return tuple(pattern for pattern in Pattern if bits >> pattern & 1)
 
-    def start_pattern(self, end: str, pattern: Pattern, lanes: Collection[int] = ALL_LANES) -> None:
-        """Start a test pattern generator or checker. Raises ``NotSupportedError`` for unsupported patterns."""
+    def start_pattern(self, end: str, pattern: Pattern, lanes: Collection[int] | None = None) -> None:
+        """Start a test pattern generator or checker on lanes, by default on all.
+
+        Raises:
+            NotSupportedError: The module does not support this pattern.
+            ConfigError: The module does not have a lane.
+        """
         module = self._module
         module.needs(pattern in self.patterns(end), f"{pattern.name} at the {end.replace('_', ' ')}")
+        lanes = self._checked(lanes)
         module.guard()
         with module.memory.pages.transaction():
             for lane in lanes:
                 module.memory.write(f"{end}_pattern", int(pattern), lane)
             module.memory.set_lanes(f"{end}_enable", lanes, True)
 
-    def stop_pattern(self, end: str, lanes: Collection[int] = ALL_LANES) -> None:
-        """Stop a test pattern generator or checker."""
+    def stop_pattern(self, end: str, lanes: Collection[int] | None = None) -> None:
+        """Stop a test pattern generator or checker. Raises the errors of :meth:`start_pattern`."""
         self.patterns(end)
+        lanes = self._checked(lanes)
         self._module.guard()
         self._module.memory.set_lanes(f"{end}_enable", lanes, False)
 
@@ -158,20 +206,24 @@ class Diagnostics:
         """
         if not self._results.get(name):
             return None
-        module, selector = self._module, _SELECTORS[name][1]
-        memory = module.memory
         side, _, quantity = name.partition("_")
-        if quantity == "ber" and not self._checks(side, lane):
-            return Reading(None, FIELDS[name].unit, Quality.STALE, f"14h:{FIELDS[name].span(lane).start}")
-        with memory.pages.transaction():
-            # Written only if it differs, because each write delays the results by up to 0.2 s.
-            if memory.number("diagnostics_selector") != selector:
-                memory.write("diagnostics_selector", int(selector))
-                module.clock.sleep(RESULTS_S)
-            value = memory.value(name, lane)
-        number = float(value) if isinstance(value, (int, float)) else 0.0
         field = FIELDS[name]
-        return Reading(number, field.unit, Quality.OK, f"14h:{field.span(lane).start}")
+        offset, local = in_bank(field, lane)
+        source = f"14h:{field.span(local).start}" + (f" of bank {offset}" if offset else "")
+        if quantity == "ber" and not self._checks(side, lane):
+            return Reading(None, field.unit, Quality.STALE, source)
+        memory = self._module.memory.of_bank(offset)
+        with memory.pages.transaction():
+            self._select(memory, _SELECTORS[name][1])
+            value = memory.value(name, local)
+        return Reading(float(value) if isinstance(value, (int, float)) else 0.0, field.unit, Quality.OK, source)
+
+    def _select(self, memory: CmisMemory, selector: DiagnosticsSelector) -> None:
+        """Select the results on page 14h of one bank."""
+        # Written only if it differs, because each write delays the results by up to 0.2 s.
+        if memory.number("diagnostics_selector") != selector:
+            memory.write("diagnostics_selector", int(selector))
+            self._module.clock.sleep(RESULTS_S)
 
     def counts(self, side: str, lanes: Collection[int]) -> dict[int, PatternCount]:
         """Return the counts of a pattern checker since an arbitrary start; only differences of two calls are useful.
@@ -182,16 +234,20 @@ class Diagnostics:
 
         Raises:
             NotSupportedError: The module does not count bits (13h:130.1).
+            ConfigError: The module does not have a lane.
             DeviceError: A checker is off.
         """
         module = self._module
+        lanes = self._checked(lanes)
         module.needs(self._offers and module.memory.value("bit_counting_supported"), "counting bits of a test pattern")
         self._need_checkers(side, lanes)
         counts: dict[int, PatternCount] = {}
-        for first, selector in zip((1, 5), _COUNTERS[side], strict=True):
-            group = [lane for lane in lanes if first <= lane < first + _COUNTED_TOGETHER]
-            if group:
-                counts |= self._read_counts(group, first, selector)
+        for offset in self._banks():
+            for first, selector in zip((1, 5), _COUNTERS[side], strict=True):
+                start = LANES * offset + first
+                group = [lane for lane in lanes if start <= lane < start + _COUNTED_TOGETHER]
+                if group:
+                    counts |= self._read_counts(group, start, module.memory.of_bank(offset), selector)
         # A module that was reset or replaced in the meantime shows zeros, which look like a result.
         self._need_checkers(side, lanes)
         return counts
@@ -206,15 +262,12 @@ class Diagnostics:
             )
 
     def _read_counts(
-        self, lanes: Collection[int], first: int, selector: DiagnosticsSelector
+        self, lanes: Collection[int], first: int, memory: CmisMemory, selector: DiagnosticsSelector
     ) -> dict[int, PatternCount]:
-        module, memory = self._module, self._module.memory
         errors, bits = FIELDS["error_count"], FIELDS["bit_count"]
         start, end = errors.all_bytes().start, bits.all_bytes().stop
         with memory.pages.transaction():
-            if memory.number("diagnostics_selector") != selector:
-                memory.write("diagnostics_selector", int(selector))
-                module.clock.sleep(RESULTS_S)
+            self._select(memory, selector)
             # In one transfer, so that bits and errors belong together.
             data = memory.pages.read_page(RESULT_PAGE, start, end - start, memory.bank)
 
@@ -332,7 +385,10 @@ class Vdm:
     @property
     def has_statistics(self) -> bool:
         """Whether the module has VDM statistics, which can be frozen."""
-        return any(item.descriptor.observable and item.descriptor.observable.statistic for item in self.instances)
+        return bool(self._statistics())
+
+    def _statistics(self) -> list[Instance]:
+        return [item for item in (*self.instances, *self.further) if _is_statistic(item.descriptor.observable)]
 
     def find(self, name: str, lane: int = 1) -> Instance | None:
         """Return the VDM instance of a quantity on a lane, or ``None`` if there is none."""
@@ -383,19 +439,24 @@ class Vdm:
         if not (self.has_statistics and module.quirks.freeze):
             yield False
             return
-        memory = module.memory
-        memory.write("vdm_freeze_request", True)
+        # Each bank has its own statistics.
+        banks = [module.memory.of_bank(offset) for offset in sorted({item.offset for item in self._statistics()})]
         try:
+            for bank in banks:
+                bank.write("vdm_freeze_request", True)
+            confirmed = [self._await(bank, "vdm_freeze_done") for bank in banks]
             # Unfreezing starts a new interval, so all values must be read before (CMIS, VDM freeze).
-            yield self._await("vdm_freeze_done")
+            yield all(confirmed)
         finally:
-            memory.write("vdm_freeze_request", False)
-            self._await("vdm_unfreeze_done")
+            for bank in banks:
+                bank.write("vdm_freeze_request", False)
+            for bank in banks:
+                self._await(bank, "vdm_unfreeze_done")
 
-    def _await(self, field: str) -> bool:
+    def _await(self, bank: CmisMemory, field: str) -> bool:
         module = self._module
         try:
-            module.wait(lambda: bool(module.memory.value(field)), FREEZE_S, lambda: f"{field} is not set")
+            module.wait(lambda: bool(bank.value(field)), FREEZE_S, lambda: f"{field} is not set")
         except DeviceTimeoutError as error:
             module.warnings.append(error.message)
             return False

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import Driver, close_on_error
 from lumion_hw.drivers.transponders.cmis import cdb, data_paths as dp, firmware, masks, monitors, power, snapshots
-from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES, DataPath
+from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
 from lumion_hw.drivers.transponders.cmis.diagnostics import Diagnostics, PatternCount, Vdm, VdmSample
 from lumion_hw.drivers.transponders.cmis.firmware import Images, Progress
 from lumion_hw.drivers.transponders.cmis.memory import FlagKey
@@ -44,7 +44,7 @@ class CmisTransponder(PathDriver, Driver):
         expected_serial: Required serial number; any if omitted.
         quirks: Values of :class:`Quirks` by name, which override the known deviations of the module.
         bank: Use only the eight lanes of this bank, as lanes 1 to 8. By default all lanes are used: those of bank 1
-            are lanes 9 to 16, and so on. Loopbacks, test patterns and link performance are those of the first bank.
+            are lanes 9 to 16, and so on.
         lane: Use only the data paths on this media lane; default all.
         hold_off_s: Pause after writes and page changes, for slow boards (raw I2C only).
         pins: Adapter with the low-speed signals of the socket, if there is one.
@@ -223,10 +223,15 @@ class CmisTransponder(PathDriver, Driver):
 
     # -- diagnostics
 
-    def set_loopback(self, kind: str, on: bool, lanes: Collection[int] = ALL_LANES) -> None:
+    def set_loopback(self, kind: str, on: bool, lanes: Collection[int] | None = None) -> None:
         """Switch a loopback on or off: ``media_output``, ``media_input``, ``host_output`` or ``host_input``.
 
-        Raises ``NotSupportedError`` if the module does not support this loopback.
+        Raises the errors of :meth:`~lumion_hw.drivers.transponders.cmis.diagnostics.Diagnostics.set_loopback`.
+
+        Args:
+            kind: Name of the loopback.
+            on: ``True`` closes the loopback, ``False`` opens it.
+            lanes: Lanes, from 1; by default all of the module.
         """
         with self._shared.operation():
             self._shared.parts().diagnostics.set_loopback(kind, on, lanes)
@@ -244,15 +249,22 @@ class CmisTransponder(PathDriver, Driver):
         with self._shared.operation():
             return self._shared.parts().diagnostics.patterns(end)
 
-    def start_pattern(self, end: str, pattern: Pattern, lanes: Collection[int] = ALL_LANES) -> None:
+    def start_pattern(self, end: str, pattern: Pattern, lanes: Collection[int] | None = None) -> None:
         """Start a test pattern at ``host_generator``, ``media_generator``, ``host_checker`` or ``media_checker``.
 
-        Raises ``NotSupportedError`` if the module does not support this pattern.
+        Args:
+            end: Generator or checker.
+            pattern: Pattern.
+            lanes: Lanes, from 1; by default all of the module.
+
+        Raises:
+            NotSupportedError: The module does not support this pattern.
+            ConfigError: The module does not have a lane.
         """
         with self._shared.operation():
             self._shared.parts().diagnostics.start_pattern(end, pattern, lanes)
 
-    def stop_pattern(self, end: str, lanes: Collection[int] = ALL_LANES) -> None:
+    def stop_pattern(self, end: str, lanes: Collection[int] | None = None) -> None:
         """Stop a test pattern. Raises the errors of :meth:`start_pattern`."""
         with self._shared.operation():
             self._shared.parts().diagnostics.stop_pattern(end, lanes)
@@ -272,6 +284,7 @@ class CmisTransponder(PathDriver, Driver):
 
         Raises:
             NotSupportedError: The module does not count bits.
+            ConfigError: The module does not have a lane.
             DeviceError: A checker is off, for example because the module was reset.
         """
         with self._shared.operation():

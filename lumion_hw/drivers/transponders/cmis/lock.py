@@ -110,7 +110,7 @@ class LockWatch:
         valid = dict(zip(self._module.memory.lanes, self._module.memory.values("tx_output_valid"), strict=True))
         for lane in path.media_lanes:
             if not valid[lane]:  # the laser is not the reason
-                yield _dark(lane, "tx_output_valid")
+                yield self._dark(lane, "tx_output_valid")
         yield from self._receiver_reasons(path, flags)
 
     def _module_reasons(self) -> Iterator[LockReport]:
@@ -148,7 +148,7 @@ class LockWatch:
         self._state_of(path).init_since_s = None
         for lane in path.media_lanes:
             if ("tx_failure", lane) in flags:
-                yield _dark(lane, "tx_failure")
+                yield self._dark(lane, "tx_failure")
 
     def _state_of(self, path: DataPath) -> _PathState:
         return self._path_states.setdefault(path.first_lane, _PathState())
@@ -212,19 +212,18 @@ class LockWatch:
             )
 
     def _receiver_reasons(self, path: DataPath, flags: frozenset[FlagKey]) -> Iterator[LockReport]:
-        lanes = path.media_lanes
+        lanes, signal = path.media_lanes, self._module.advertised.signal
         for lane in lanes:
             if ("rx_los", lane) in flags:
-                yield LockReport(LockStage.RX_LOS, f"no light at media lane {lane}", lane=lane, flag="rx_los")
+                yield LockReport(LockStage.RX_LOS, f"no {signal} at media lane {lane}", lane=lane, flag="rx_los")
         unlocked = [lane for lane in lanes if ("rx_lol", lane) in flags]
         ber = self._ber_reason(path)
         if unlocked or ber:
             yield from self._power_reasons(lanes)
         if unlocked:
             cause = self._lol_cause()
-            detail = f"media lane {unlocked[0]} receives light without a valid signal" + (
-                f" ({cause})" if cause else ""
-            )
+            received = "light without a valid signal" if signal == "light" else "no valid signal"
+            detail = f"media lane {unlocked[0]} receives {received}" + (f" ({cause})" if cause else "")
             yield LockReport(LockStage.RX_LOL, detail, lane=unlocked[0], flag=cause or "rx_lol")
         if ber:
             yield ber
@@ -287,13 +286,13 @@ class LockWatch:
             return None, Quality.STALE
         return ratios[0], Quality.OK
 
+    def _dark(self, lane: int, flag: str) -> LockReport:
+        detail = f"media lane {lane} emits no valid {self._module.advertised.signal}"
+        return LockReport(LockStage.TX_FAILURE, detail, lane=lane, flag=flag)
+
     def _code(self, stage: LockStage, table: str, code: int, lane: int, more: str = "") -> LockReport:
         name = codes.describe(table, code)
         return LockReport(stage, f"host lane {lane}: {name}{more}", lane=lane, code=code, code_name=name)
-
-
-def _dark(lane: int, flag: str) -> LockReport:
-    return LockReport(LockStage.TX_FAILURE, f"media lane {lane} emits no valid light", lane=lane, flag=flag)
 
 
 def _module(stage: LockStage, detail: str, state: int, flag: str = "") -> LockReport:

@@ -6,12 +6,15 @@ Registers: CMIS 00h:31-34, 10h:213-232, 12h:239-246 and 13h:206-213.
 from __future__ import annotations
 
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
+from lumion_hw.drivers.transponders.cmis.diagnostics import RESULT_PAGE
 from lumion_hw.drivers.transponders.cmis.memory import FlagKey, in_bank, is_by_lane
-from lumion_hw.standards.cmis import FIELDS, Field, NumberFormat, decode_from
+from lumion_hw.standards.cmis import FIELDS, Field, NumberFormat, Page, decode_from
+from lumion_hw.standards.cmis.fields import LANES
 
 _SUFFIX = "_mask"
 _LANE_PAGES = frozenset({0x10, 0x12})
 """Pages with masks of lanes in every bank that a module has."""
+_DIAGNOSTICS_PAGE = 0x13
 _VDM = "vdm_"  # their masks are numbered by instance, not by quantity and lane
 
 
@@ -23,7 +26,7 @@ def read(module: ModuleContext) -> dict[FlagKey, bool]:
         halves = {
             (page, bank): memory.half(page, bank)[0]
             for page in dict.fromkeys(item.page for item in fields.values())
-            for bank in range(memory.n_banks if page in _LANE_PAGES else 1)
+            for bank in range(_n_banks(module, page))
         }
     return {
         (name, lane): bool(decode_from(field, halves[field.page, bank], local))
@@ -37,7 +40,16 @@ def _lanes(module: ModuleContext, field: Field) -> tuple[int | None, ...]:
     """Return the lanes of a mask; ``None`` for a flag of the module."""
     if field.array is None:
         return (None,)
-    return module.memory.lanes if field.page in _LANE_PAGES and is_by_lane(field) else tuple(field.array.indices)
+    if not is_by_lane(field):
+        return tuple(field.array.indices)
+    return tuple(range(1, LANES * _n_banks(module, field.page) + 1))
+
+
+def _n_banks(module: ModuleContext, page: Page) -> int:
+    """Return the number of banks with masks on a page."""
+    if page == _DIAGNOSTICS_PAGE:
+        return module.flags.n_banks.get(RESULT_PAGE, 1)
+    return module.memory.n_banks if page in _LANE_PAGES else 1
 
 
 def write(module: ModuleContext, name: str, lane: int | None, masked: bool) -> None:

@@ -51,6 +51,10 @@ class CmisMemory(DeviceErrors):
         self.bank = bank
         self.n_banks = 1
 
+    def of_bank(self, offset: int) -> CmisMemory:
+        """Return access to one bank, counted from that of lanes 1 to 8, in which lanes have the numbers 1 to 8."""
+        return CmisMemory(self.pages, self.device, self.bank + offset)
+
     @property
     def lanes(self) -> tuple[int, ...]:
         """Numbers of all lanes, from 1."""

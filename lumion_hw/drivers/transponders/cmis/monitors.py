@@ -28,7 +28,23 @@ _AUX = {  # bit of 01h:145, then name and meaning of the auxiliary monitor if th
     "aux3": ("aux3_is_supply_2", ("laser_temperature", "temperature"), ("supply_2", "supply")),
 }
 _AUX_UNITS = {"tec": "%", "temperature": "degC", "supply": "V", "": ""}
+_QUANTITIES = {  # quantity of ``Monitors``, then names of its field and of its VDM sample
+    "temperature_c": ("temperature", ""),
+    "supply_v": ("supply", ""),
+    "tx_bias_ma": ("tx_bias", ""),
+    "tx_power_dbm": ("tx_power", "tx_power"),
+    "rx_power_dbm": ("rx_power", "rx_total_power"),
+}
 _LANE = ("tx_power", "tx_bias", "rx_power")
+
+
+def missing(module: ModuleContext, vdm: Vdm) -> frozenset[str]:
+    """Return the quantities of ``Monitors`` that the module does not measure, neither on page 11h nor by VDM."""
+    return frozenset(
+        quantity
+        for quantity, (name, sampled) in _QUANTITIES.items()
+        if module.advertised.supported(name) is False and not (sampled and vdm.find(sampled))
+    )
 
 
 def module_readings(module: ModuleContext) -> dict[str, Reading]:

@@ -77,6 +77,11 @@ class PathDriver:
         performance = parts.performance.units(self._read_lanes(module))
         return module.advertised.capabilities(parts.vdm.has_statistics, parts.diagnostics.loopbacks, performance)
 
+    def missing_monitors(self) -> frozenset[str]:
+        """Return the quantities of ``Monitors`` that the module does not measure; empty if it is not open."""
+        opened = self._shared.opened
+        return frozenset() if opened is None else monitors.missing(opened.context, opened.vdm)
+
     # -- readings
 
     def settings(self) -> TransponderSettings:

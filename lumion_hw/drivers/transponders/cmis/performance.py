@@ -14,7 +14,7 @@ from lumion_hw.standards.cmis import FIELDS, codes, decode
 from lumion_hw.standards.cmis.codec import MIN_POWER_DBM, q_db
 from lumion_hw.standards.cmis.coherent_pages import FEC_COUNTERS, LINK_QUANTITIES
 from lumion_hw.standards.cmis.fields import HALF_BYTES
-from lumion_hw.standards.cmis.vdm import MODULE_RESOURCE, Observable
+from lumion_hw.standards.cmis.vdm import Observable
 
 FEC_PAGE = 0x34
 """Page of the media FEC counters."""
@@ -33,8 +33,9 @@ _SIDES = ("media", "host")
 _OF_TRANSMITTER = ("laser_", "tec_", "modulator_", "supply_")
 _POWERS = frozenset({"tx_power", "rx_total_power", "rx_signal_power"})
 _COHERENT_LANE = 1  # the media lane of pages 34h and 35h
+_MODULE = 0  # in place of a lane: a quantity of the whole module
 _Key = tuple[str, int]
-"""Name of a quantity, and its lane."""
+"""Name of a quantity, and its lane; 0 for a quantity of the whole module."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,12 @@ class ReadLanes:
     def has(self, instance: Instance, name: str) -> bool:
         """Return whether a VDM instance belongs to these lanes or to the whole module."""
         lanes = self.host if _is_of_host(name) else self.media
-        return lanes is None or instance.descriptor.lane in (MODULE_RESOURCE, *lanes)
+        return lanes is None or _lane_of(instance) in (_MODULE, *lanes)
 
     def name(self, key: _Key) -> str:
         """Return the name of a quantity, with its lane number if needed."""
         name, lane = key
-        return name if lane in (MODULE_RESOURCE, self.plain_lane(name)) else f"{name}.{lane}"
+        return name if lane in (_MODULE, self.plain_lane(name)) else f"{name}.{lane}"
 
     def plain_lane(self, name: str) -> int:
         """Return the lane on which this quantity is named without lane number."""
@@ -91,7 +92,7 @@ class LiveLanes:
 
 
 def _has(lanes: Collection[int], lane: int) -> bool:
-    return bool(lanes) if lane == MODULE_RESOURCE else lane in lanes
+    return bool(lanes) if lane == _MODULE else lane in lanes
 
 
 @dataclass
@@ -134,7 +135,7 @@ class _Drafts:
     def of(self, name: str, lane: int) -> _Draft:
         """Return a quantity by name and lane."""
         plain = (name, self._lanes.plain_lane(name))
-        module_key = (name, MODULE_RESOURCE)
+        module_key = (name, _MODULE)
         key = (name, lane)
         if key == module_key and plain in self.quantities:
             key = plain
@@ -182,12 +183,12 @@ class _Drafts:
             name, member = _quantity_of(observable)
             if self._lanes.has(sample.instance, name):
                 reading = _floored(name, sample.value, observable.unit, sample.instance.source)
-                self.of(name, sample.instance.descriptor.lane).add(member, reading)
+                self.of(name, _lane_of(sample.instance)).add(member, reading)
 
     def compare(self, name: str, reading: Reading | None) -> None:
         """Add a present value from a second source, for comparison."""
         if reading is not None and reading.quality is Quality.OK:
-            for lane in (self._lanes.media_lane, MODULE_RESOURCE):
+            for lane in (self._lanes.media_lane, _MODULE):
                 if (name, lane) in self.quantities:
                     self.quantities[name, lane].others.append(("current", reading))
 
@@ -214,13 +215,13 @@ class PerformanceReader:
         units = dict(_FEC_UNITS) if self._module.advertised.coherent else {}
         if self._module.advertised.coherent:
             units |= {item.name: item.unit for item in LINK_QUANTITIES}
-        for item in self._vdm.instances:
+        for item in (*self._vdm.instances, *self._vdm.further):
             observable = item.descriptor.observable
             if observable is None:
                 continue
             name = _quantity_of(observable)[0]
             if lanes.has(item, name):
-                units.setdefault(lanes.name((name, item.descriptor.lane)), observable.unit)
+                units.setdefault(lanes.name((name, _lane_of(item))), observable.unit)
         return units | ({"q": "dB"} if "prefec_ber" in units else {})
 
     def read(self, lanes: ReadLanes, live: LiveLanes) -> Performance:
@@ -242,7 +243,7 @@ class PerformanceReader:
                 with self._vdm.frozen():
                     self._statistics(drafts)
             ended_s = module.clock.now()
-            drafts.add_samples(self._vdm.samples(statistic=False))
+            drafts.add_samples(self._vdm.samples(statistic=False, all_banks=True))
         self._other_pages(drafts, lanes.media_lane)
         self._interval += 1
         started_s, self._started_s = self._started_s, ended_s
@@ -262,7 +263,7 @@ class PerformanceReader:
             first, last = FEC_COUNTERS[0][1], FEC_COUNTERS[-1][1] + FEC_COUNTERS[-1][2]
             drafts.add_fec(read_counters(module.memory.pages.read_page(FEC_PAGE, first, last - first)))
             drafts.add_link(module.memory.pages.read_page(LINK_PAGE, HALF_BYTES, HALF_BYTES))
-        drafts.add_samples(self._vdm.samples(statistic=True))
+        drafts.add_samples(self._vdm.samples(statistic=True, all_banks=True))
 
     def _other_pages(self, drafts: _Drafts, lane: int) -> None:
         if self._diagnostics.checks_received_bits(lane):
@@ -271,6 +272,10 @@ class PerformanceReader:
         readings = lane_readings(self._module, lane)
         drafts.compare("tx_power", readings["tx_power"])
         drafts.compare("rx_total_power", readings["rx_power"])
+
+
+def _lane_of(instance: Instance) -> int:
+    return _MODULE if instance.lane is None else instance.lane
 
 
 def _is_of_host(name: str) -> bool:

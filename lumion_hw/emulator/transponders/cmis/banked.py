@@ -26,10 +26,13 @@ from lumion_hw.standards.cmis.codes import ModuleState
 from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, LANES
 from lumion_hw.standards.cmis.lower_memory import BANK_SELECT_BYTE, PAGE_SELECT_BYTE
 
-BANKED_PROFILES: Mapping[str, tuple[str, int]] = MappingProxyType({"1.6t-2xdr8": ("800g-dr8", 2)})
-"""Modules with several banks: profile of an engine, and number of engines."""
+_OSFP_XD, _CPO = 0x21, 0x80
+BANKED_PROFILES: Mapping[str, tuple[str, int, int]] = MappingProxyType(
+    {"1.6t-2xdr8": ("800g-dr8", 2, _OSFP_XD), "3.2t-4xdr8": ("800g-dr8", 4, _CPO)}
+)
+"""Modules with several banks: profile of an engine, number of engines, and identifier (SFF-8024 Table 4-1)."""
 _BANK_CODES = {2: 1, 4: 2}
-_OSFP_XD = 0x21
+_MAX_POWER_W = 63.75  # the largest value of 00h:201
 _CONTROL_BYTE, _SOFTWARE_RESET = 26, 0x08
 _NACK = "nack"
 _SUMMARY_BYTE = 4  # flag summary of bank 0; those of further banks follow
@@ -63,14 +66,14 @@ class BankedModule:
         if profile_name not in BANKED_PROFILES:
             known = ", ".join(BANKED_PROFILES)
             raise ConfigError(f"unknown profile {profile_name!r} with several banks", hint=f"Known profiles: {known}.")
-        engine, n_banks = BANKED_PROFILES[profile_name]
+        engine, n_banks, identifier = BANKED_PROFILES[profile_name]
         base = find_profile(engine)
         registers = {
             **base.registers,
-            "identifier": _OSFP_XD,
-            "identifier_copy": _OSFP_XD,
+            "identifier": identifier,
+            "identifier_copy": identifier,
             "part_number": f"EMU-{profile_name.upper()}",
-            "max_power": float(str(base.registers["max_power"])) * n_banks,
+            "max_power": min(float(str(base.registers["max_power"])) * n_banks, _MAX_POWER_W),
             "banks_supported": _BANK_CODES[n_banks],
         }
         profile = replace(base, name=profile_name, registers=registers)

@@ -341,15 +341,32 @@ function pointList(devices, head) {
 
 let announced = new Set();
 
+const NO_LIGHT = new Set(["dark", "no signal"]);
+
+// Readings of a device with the same severity and cause are one alarm.
+function pointAlarms(silent) {
+  const groups = new Map();
+  for (const [name, value] of known.points) {
+    const device = deviceOf(name), severity = value[2], why = value[3] || SEVERITY[severity];
+    if (!severity || device in silent) continue;
+    const cause = NO_LIGHT.has(why) ? "no light" : why, key = JSON.stringify([severity, device || name, cause]);
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push([severity, name, why]);
+  }
+  return [...groups].map(([key, members]) => {
+    if (members.length === 1) return members[0];
+    const [severity, device] = JSON.parse(key), whys = new Set(members.map((each) => each[2]));
+    return [severity, device, `${whys.size > 1 ? "no light" : members[0][2]} (${members.length} readings)`];
+  });
+}
+
 export function alarms() {
   const found = [], silent = known.health?.silent ?? {};
   for (const [name, [since, why]] of Object.entries(silent)) found.push([3, name, `silent for ${duration(serverNow() - since)}: ${why}`]);
   for (const fault of known.health?.faults ?? []) found.push([2, "mesh controller", `switched off: ${fault}`]);
   if (known.health?.trouble) found.push([2, "keeping", known.health.trouble]);
   for (const circuit of known.circuits) if (circuit.severity) found.push([circuit.severity, circuit.name, circuit.fault || circuit.marks.join("; ")]);
-  for (const [name, value] of known.points) {
-    if (value[2] && !(deviceOf(name) in silent)) found.push([value[2], name, value[3] || SEVERITY[value[2]]]);
-  }
+  found.push(...pointAlarms(silent));
   return found.sort((one, other) => other[0] - one[0]);
 }
 
