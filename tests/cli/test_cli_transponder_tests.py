@@ -649,3 +649,20 @@ def test_a_lane_that_the_bench_does_not_have(capsys: pytest.CaptureFixture[str])
 def test_watch_gives_the_reason_for_the_link_of_a_lane(capsys: pytest.CaptureFixture[str]) -> None:
     line = json.loads(run(capsys, f"watch {LANES} dr4-a/2 --emulate --count 1 --json"))
     assert (line["link"], line["why"]) == ("low_power", "low power is requested (pin)")
+
+
+@pytest.mark.parametrize(("profile", "kind", "lanes"), [("400g-dr4", "cmis", 4), ("100g-lr4", "qsfp-8636", 4)])
+def test_watch_gives_the_powers_of_each_lane(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], profile: str, kind: str, lanes: int
+) -> None:
+    bench = tmp_path / "bench.yaml"
+    bench.write_text(f"version: 1\nname: b\ndevices:\n  x: {{kind: {kind}, profile: {profile}}}\n")
+    line = json.loads(run(capsys, f"watch {bench} x --emulate --count 1 --json"))
+    assert len(line["lane_tx_power_dbm"]) == len(line["lane_rx_power_dbm"]) == lanes
+    assert " lane_rx_power_dbm -,-,-,-  " in run(capsys, f"watch {bench} x --emulate --count 1")
+
+
+def test_watch_of_a_module_with_one_lane_has_no_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bench = tmp_path / "bench.yaml"
+    bench.write_text("version: 1\nname: b\ndevices:\n  x: {kind: cmis, profile: 400zr}\n")
+    assert "lane_rx_power_dbm" not in json.loads(run(capsys, f"watch {bench} x --emulate --count 1 --json"))

@@ -35,8 +35,9 @@ def watch(
 ) -> None:
     """Print the link state, the powers and the reason for a lost link; with --json one document per line.
 
-    SFP and QSFP modules report faults and loss of signal instead of the link state. The powers of a QSFP
-    module are totals of its lanes, those of a CMIS module are of its first lane in use.
+    SFP and QSFP modules report faults and loss of signal instead of the link state. The powers of a QSFP module are
+    totals of its lanes, those of a CMIS module are of its first lane in use. If a module has several lanes, the powers
+    of each follow.
     """
     from lumion_hw.drivers.transponders.cmis.path_driver import PathDriver
 
@@ -49,17 +50,39 @@ def watch(
             # Cables with flat memory have no link state.
             readings = _cmis_line(module) if isinstance(module, PathDriver) and module.can_switch() else _line(module)
             line = {"time_s": elapsed_s} | readings
-            echo_text(json_text(line) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
+            echo_text(json_text(line) if as_json else "  ".join(f"{k} {_text(v)}" for k, v in line.items()))
             n_rows += 1
 
 
 def _cmis_line(module: PathDriver) -> dict[str, Any]:
+    from lumion_hw.interfaces import Quality
+
     lock = module.lock_state()
     lanes = module.lane_readings() if lock.stage.value not in ("absent", "not_responding") else {}
     powers = {
-        f"{name}_dbm": None if name not in lanes else _rounded(lanes[name].value) for name in ("tx_power", "rx_power")
+        f"{name}_dbm": _rounded(lanes[name].value)
+        if name in lanes and lanes[name].quality is not Quality.BELOW_RANGE
+        else None
+        for name in ("tx_power", "rx_power")
     }
-    return {**powers, "link": lock.stage.value, "why": lock.detail}
+    return {**powers, **(_lane_powers(module) if lanes else {}), "link": lock.stage.value, "why": lock.detail}
+
+
+def _lane_powers(module: object) -> dict[str, list[float | None]]:
+    """Return the powers of each lane in dBm, by quantity; empty for a module with one lane or without lane monitors."""
+    from lumion_hw.interfaces import LaneMonitoring
+
+    if not isinstance(module, LaneMonitoring):
+        return {}
+    try:
+        lanes = module.lane_monitors()
+    except (NotSupportedError, DeviceError):  # the total says why
+        return {}
+    if len(lanes) < 2:
+        return {}
+    return {
+        f"lane_{name}": [_rounded(getattr(lane, name)) for lane in lanes] for name in ("tx_power_dbm", "rx_power_dbm")
+    }
 
 
 def _line(module: Transponder) -> dict[str, Any]:
@@ -69,19 +92,20 @@ def _line(module: Transponder) -> dict[str, Any]:
     try:
         link, why = _signal(_status(module))
         monitors, problem = _monitors(module)
+        lanes = {} if monitors is None else _lane_powers(module)
         if monitors is None and (link, why) == _NOT_REPORTED:
             module.identify()  # raises if the module was removed or replaced
     except LinkLost:
         raise  # the adapter itself is gone, and does not return
     except LinkError as error:
-        monitors, problem = None, ""
+        monitors, problem, lanes = None, "", {}
         link, why = "absent" if isinstance(error, ModuleAbsentError) else "not_responding", error.message
     readings: dict[str, Any] = {}
     if monitors is not None and monitors.temperature_c is not None:
         readings["temperature_c"] = _rounded(monitors.temperature_c)
     for name in ("tx_power_dbm", "rx_power_dbm"):
         readings[name] = None if monitors is None else _rounded(getattr(monitors, name))
-    return {**readings, "link": link, "why": problem or why}
+    return {**readings, **lanes, "link": link, "why": problem or why}
 
 
 def _status(module: Transponder) -> SignalStatus | None:
@@ -111,6 +135,12 @@ def _signal(status: SignalStatus | None) -> tuple[str, str]:
         (status.rx_los, "rx_los", "the receiver has lost its optical signal"),
     )
     return next(((stage, why) for is_set, stage, why in stages if is_set), _NO_FAULT)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(map(_text, value))
+    return "-" if value is None else str(value)
 
 
 def _rounded(value: float | None) -> float | None:
