@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.ideal_mesh import MeanLight
 from calibration.model.likelihood import Likelihood, weight
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
@@ -35,6 +36,8 @@ _DARK_SIGMA = 6.0
 # A dead monitor is dark for at least this many settings in a row, and three times longer than ever before.
 _MIN_DARK = 12
 _DARKER = 3
+# Mean light of a source at a monitor, relative to that of its brightest source, below which darkness means nothing.
+_FAINT = 0.03
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,18 @@ class Breakdown:
     gain: float = 0.0
 
 
-def find_dead_monitors(observations: Observations, noise: NoiseModel) -> tuple[Breakdown, ...]:
-    """Return the monitors that went dark during the run and stayed dark until its end."""
+def find_dead_monitors(observations: Observations, noise: NoiseModel, light: MeanLight) -> tuple[Breakdown, ...]:
+    """Return the monitors that went dark during the run and stayed dark until its end.
+
+    ``light`` is the mean transmission of the mesh over random settings.
+    """
     dark = ~(observations.reading_ma > _DARK_SIGMA * noise.floor_ma) & ~observations.saturated
     # A meter that is moved by hand has no reading while it is elsewhere.
     present = np.isfinite(observations.reading_ma) | observations.saturated
+    # A source whose light seldom reaches a monitor leaves it dark for long: a path through eleven MZIs that all must
+    # happen to be set right carries light in few settings.
+    mean = light.power[np.array(observations.monitors)[:, None], observations.source].T
+    present &= mean >= _FAINT * mean.max(axis=0, initial=0.0)
     deaths = []
     for port, is_dark, has_reading in zip(observations.monitors, dark.T, present.T, strict=True):
         settings, column = np.flatnonzero(has_reading), is_dark[has_reading]

@@ -33,6 +33,7 @@ from calibration.fit.global_fit import CONVERGED_SIGMA, FitResult, GlobalFit, Ro
 from calibration.fit.growth import Scores, pair_directions, score_rows
 from calibration.fit.row_scores import MIN_GAIN, RowScore, fitted_prior_width
 from calibration.fit.stated_errors import MAX_ERROR_FACTOR, needed_rows, stated_errors
+from calibration.model.ideal_mesh import MeanLight
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
@@ -450,8 +451,8 @@ class FaultDiagnosis:
     @cached_property
     def _live_readings(self) -> Likelihood:
         observations = self.likelihood.observations
-        live_observations = without_dead_monitors(observations, find_dead_monitors(observations, self.likelihood.noise))
-        return replace(self.likelihood, observations=live_observations)
+        deaths = find_dead_monitors(observations, self.likelihood.noise, MeanLight.of(self.model.mesh))
+        return replace(self.likelihood, observations=without_dead_monitors(observations, deaths))
 
     def _correct_causes(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         for _ in range(_MAX_ROUNDS):

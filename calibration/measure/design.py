@@ -17,6 +17,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PHASE_GROUPS, Prior, modulo_a_turn
 from calibration.model.space import ParameterSpace
 from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.layout.topology import MeshTopology
 
 Real = NDArray[np.float64]
 
@@ -42,6 +43,15 @@ DESIGN_GROUPS = (
     "monitor_db",
 )
 """Parameter groups that the design considers."""
+
+
+def usually_changed(mesh: MeshTopology) -> int:
+    """Return how many heaters should change from one random setting to the next.
+
+    Where light never turns back, a few changed heaters leave most of the light as it was. A search for phases then has
+    too few independent readings.
+    """
+    return CHANGED if mesh.faces else 2 * mesh.n_pucs
 
 
 @dataclass(frozen=True, eq=False)

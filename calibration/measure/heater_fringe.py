@@ -59,7 +59,7 @@ class HeaterSweep:
 
 
 @dataclass(frozen=True)
-class LightPaths:
+class FringeTerms:
     """What the paths of light through a mesh add to a fringe.
 
     Attributes:
@@ -73,13 +73,13 @@ class LightPaths:
     orders: tuple[tuple[int, ...], ...]
 
 
-RECIRCULATING = LightPaths(
+RECIRCULATING = FringeTerms(
     np.array([(0.0, 0.0), *((0.35 * np.cos(a), 0.35 * np.sin(a)) for a in np.arange(6) * np.pi / 3)]),
     0.4,
     ((1,), (1, 2)),
 )
 """Light runs in loops and passes an arm in both directions."""
-FEED_FORWARD = LightPaths(np.zeros((1, 2)), 1e-4, ((1,),))
+FEED_FORWARD = FringeTerms(np.zeros((1, 2)), 1e-4, ((1,),))
 """Light never turns back. Two facets that reflect 1e-4 of the power each make loops of this strength."""
 
 
@@ -109,11 +109,11 @@ def fit_heater(
     noise: NoiseModel,
     heater_max_ma: float,
     heaters: NominalHeaters,
-    paths: LightPaths = RECIRCULATING,
+    terms: FringeTerms = RECIRCULATING,
 ) -> HeaterFit:
     """Fit phase against current to one or several sweeps of one heater.
 
-    ``heaters`` are the expected heaters of the chip, ``paths`` those of the light through the mesh.
+    ``heaters`` are the expected heaters of the chip, ``terms`` what the paths of light add to a fringe.
     """
     # All constants of the fit hold for the published heaters, so squared currents are in units in which this heater
     # equals them.
@@ -124,7 +124,7 @@ def fit_heater(
     modulation = max(t.modulation for t in traces)
     if modulation < MODULATION_SIGMA:
         return HeaterFit(None, np.inf, modulation, modulation)
-    first, *others = _forms(paths)
+    first, *others = _forms(terms)
     fit, per_freedom = _fit_model(first, traces, rho2_range)
     # The simplest form comes first; more terms must improve the fit enough, because with eight levels each term uses an
     # eighth of the data.
@@ -180,20 +180,20 @@ class _NumeratorForm:
         orders: Harmonics of the phase φ that the numerators contain.
         drift: Whether the numerators drift with the heat.
         bending: Prior of κ, the relative change of the resistance over the range of the sweep.
-        paths: Paths of the light, which limit D and E.
+        terms: What the paths of light allow for D and E.
     """
 
     orders: tuple[int, ...]
     drift: bool
     bending: _BendingPrior
-    paths: LightPaths
+    terms: FringeTerms
 
 
-def _forms(paths: LightPaths) -> list[_NumeratorForm]:
+def _forms(terms: FringeTerms) -> list[_NumeratorForm]:
     return [
-        _NumeratorForm(orders, drift, bending, paths)
+        _NumeratorForm(orders, drift, bending, terms)
         for bending in (_AS_PUBLISHED, _WIDE_BENDING_PRIOR)
-        for orders in paths.orders
+        for orders in terms.orders
         for drift in (False, True)
     ]
 
@@ -235,7 +235,7 @@ def _fit_model(
     fits = [fit for fit in fits if low <= fit.point[0] <= high] or fits
     columns = 1 + 2 * len(form.orders) + form.drift
     freedom = sum(t.detectors * (len(t.squares) - columns) for t in traces) - 2
-    if form.paths is RECIRCULATING:
+    if form.terms is RECIRCULATING:
         freedom -= 2 * len(traces)  # D and E
     return fits, fits[0].cost / max(freedom, 1)
 
@@ -300,7 +300,7 @@ def _initial_guesses(
         grid.ravel()
         for grid in np.meshgrid(np.arange(*rho2_range, _GRID_RAD / largest_ma2), form.bending.starts, indexing="ij")
     )
-    grid_loops = form.paths.loops
+    grid_loops = form.terms.loops
     laws, bends = np.repeat(rho2, len(grid_loops)), np.repeat(bending, len(grid_loops))
     loops = np.tile(grid_loops, (len(rho2), 1))
     total, chosen = np.zeros(len(rho2)), []
@@ -323,7 +323,7 @@ def _initial_guesses(
 def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _NumeratorForm) -> list[_Point]:
     size = 2 + 2 * len(traces)
     steps = np.concatenate([_STEPS[:2], np.tile(_STEPS[2:], len(traces))])
-    sigma = np.concatenate([[np.inf, form.bending.sigma], np.full(2 * len(traces), form.paths.loop_sigma)])
+    sigma = np.concatenate([[np.inf, form.bending.sigma], np.full(2 * len(traces), form.terms.loop_sigma)])
     mean = np.zeros(size)
     mean[1] = _BENDING
 

@@ -78,7 +78,7 @@ class HeaterSweeps:
     ) -> None:
         self._logbook, self._noise, self._heaters, self._plan = logbook, noise, heaters, plan
         self._max_ma = logbook.probe.heater_max_ma
-        self._paths = RECIRCULATING if logbook.probe.mesh.faces else FEED_FORWARD
+        self._terms = RECIRCULATING if logbook.probe.mesh.faces else FEED_FORWARD
         near = light.entering[:, list(sources)]
         # Column v holds the source that gives each PUC the (v+1)-th most light.
         self._sources = np.array(sources)[np.argsort(-near, axis=1, kind="stable")]
@@ -125,7 +125,7 @@ class HeaterSweeps:
                 self._last = None
             for heater in self._in_order(pending, view):
                 self._sweep(heater, view)
-                fits[heater] = fit_heater(self._sweeps[heater], self._noise, self._max_ma, self._heaters, self._paths)
+                fits[heater] = fit_heater(self._sweeps[heater], self._noise, self._max_ma, self._heaters, self._terms)
                 on_heater(heater, fits[heater])
                 finished += 1
                 on_step(finished, planned)

@@ -31,7 +31,7 @@ from calibration.fit.phase_search import (
     guess_passive_phases,
     mean_levels,
 )
-from calibration.measure.design import CHANGED, IncrementalSettings
+from calibration.measure.design import IncrementalSettings, usually_changed
 from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
@@ -49,7 +49,7 @@ from calibration.model.work import MAX_SEARCH_WORK, usual_work
 from calibration.run.by_hand import MIN_READINGS, READINGS_PER_PHASE, HandMeasurement, HandMeasurements
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.layout.cells import NO_CHANNEL
-from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import Defect
 from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
 from lumion_hw.mesh.waves.heater import HeaterLaw
@@ -91,7 +91,6 @@ class BootstrapPlan:
         random_settings: Number of random settings; by default the smallest with which the search usually succeeds (70
             readings per phase, more for some large meshes).
         portions: Maximum number of attempts; each further one adds a third more random settings.
-        changed: Number of heaters changed from setting to setting.
         off_share: Fraction of the heaters that are off.
         source_rounds: Number of times that the random settings use all sources in turn.
         search: Settings of the phase search.
@@ -100,7 +99,6 @@ class BootstrapPlan:
     sweeps: HeaterSweepPlan = field(default_factory=HeaterSweepPlan)
     random_settings: int | None = None
     portions: int = 4
-    changed: int = CHANGED
     off_share: float = 0.25
     source_rounds: int = 1
     search: SearchPlan = field(default_factory=SearchPlan)
@@ -229,7 +227,7 @@ class Bootstrap:
                 count = self.usual_settings(survey)
                 self._measure_random(survey, heaters, -(-count // _MORE_SHARE) if portion else count)
             observations = _without_reference(self._logbook.observations(swept))
-            random, deaths = _without_failed_monitors(observations, survey)
+            random, deaths = _without_failed_monitors(observations, survey, self._light)
             # A monitor that failed early is removed completely, so the sweeps get the same columns.
             if random.monitors != survey.monitors:
                 survey = replace(survey, monitors=random.monitors)
@@ -334,7 +332,7 @@ class Bootstrap:
         survey, observations = measured.survey, logbook.observations()
         measured.random = [number for number in measured.random if observations.currents_ma[number].any()]
         sweeps = select_monitors(observations[np.array(measured.sweeps)], survey.monitors, survey.dark_ma)
-        random, deaths = _without_failed_monitors(observations[np.array(measured.random)], survey)
+        random, deaths = _without_failed_monitors(observations[np.array(measured.random)], survey, self._light)
         nominal = self.nominal(survey.sources, survey.monitors)
         with logbook.stage("search"):
             guess, result = self._search_by_hand(survey, random, nominal)
@@ -474,7 +472,7 @@ class Bootstrap:
     def _measure_random(self, survey: Survey, heaters: tuple[HeaterFit, ...], count: int) -> None:
         max_ma = np.array([_reach_ma(fit.law) for fit in heaters])
         walk = IncrementalSettings(
-            max_ma, survey.sources, survey.monitors, changed=self._plan.changed, off_share=self._plan.off_share
+            max_ma, survey.sources, survey.monitors, changed=usually_changed(self._mesh), off_share=self._plan.off_share
         )
         currents = walk.random(count, self._rng).currents_ma
         # Each source for a whole segment, because changing the source takes longer than changing heaters.
@@ -613,7 +611,7 @@ class Bootstrap:
             # All candidates, and the searches after them, begin with the same random numbers.
             self._rng.bit_generator.state = state
             ports = random.monitors[first], random.monitors[second]
-            pucs = {int(self._mesh.port_puc_port[port]) // 4 for port in ports}
+            pucs = {interfering_puc(self._mesh, port) for port in ports}
             if len(pucs) == 1:
                 # An exchange gives the same light as half a turn in this PUC, by which its phase was wrongly guessed:
                 # in a symmetric network the mean powers at both inputs of the PUC, from which it is guessed, are equal.
@@ -650,6 +648,13 @@ class Bootstrap:
         )
 
 
+def interfering_puc(mesh: MeshTopology, port: int) -> int:
+    """Return the PUC whose two arms interfere nearest to a port; phase shifters and waveguides may lie between."""
+    bar: dict[int, State] = dict.fromkeys(range(mesh.n_pucs), "bar")
+    pucs = mesh.trace(port, bar).pucs
+    return next((puc for puc in pucs if mesh.interferes[puc]), pucs[0])
+
+
 def _without_reference(observations: Observations) -> Observations:
     return observations[np.flatnonzero(observations.currents_ma.any(axis=1))]
 
@@ -678,10 +683,12 @@ def settings_by_hand(mesh: MeshTopology, driven: NDArray[np.bool_], monitors: in
     return max(-(-READINGS_PER_PHASE * phases // monitors), MIN_READINGS // min(monitors, 3))
 
 
-def _without_failed_monitors(observations: Observations, survey: Survey) -> tuple[Observations, tuple[Breakdown, ...]]:
+def _without_failed_monitors(
+    observations: Observations, survey: Survey, light: MeanLight
+) -> tuple[Observations, tuple[Breakdown, ...]]:
     """Return the settings with NaN for failed monitors; monitors that hardly ever worked are removed."""
     selected = select_monitors(observations, survey.monitors, survey.dark_ma)
-    deaths = find_dead_monitors(selected, survey.noise)
+    deaths = find_dead_monitors(selected, survey.noise, light)
     early_failures = {death.number for death in deaths if death.first < _MIN_WORKING_FRACTION * len(observations)}
     # The level of a monitor cannot be determined from too few settings.
     working = tuple(port for port in survey.monitors if port not in early_failures)

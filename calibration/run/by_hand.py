@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.measure.design import IncrementalSettings
+from calibration.measure.design import IncrementalSettings, usually_changed
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, FibreReadings
 from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit, HeaterSweep
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
@@ -281,7 +281,8 @@ class HandMeasurements:
         for heater, fit in heaters.items():
             if fit.law is not None:
                 max_ma[heater] = fit.law.current_ma(min(_REACH_RAD, fit.law.max_phase_rad))
-        walk = IncrementalSettings(max_ma, (visit.source,), probe.monitors, off_share=_OFF_SHARE)
+        changed = usually_changed(probe.mesh)
+        walk = IncrementalSettings(max_ma, (visit.source,), probe.monitors, changed=changed, off_share=_OFF_SHARE)
         currents = walk.random(count, self._rng).currents_ma
         first = len(logbook)
         logbook.light_only_port(visit.source)

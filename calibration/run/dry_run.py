@@ -17,7 +17,7 @@ from calibration.diagnose.element_faults import visibility_hints
 from calibration.fit.bound import Bound, plan_bound
 from calibration.fit.global_fit import FitResult
 from calibration.fit.phase_search import SearchPlan
-from calibration.measure.design import DESIGN_GROUPS, IncrementalSettings
+from calibration.measure.design import CHANGED, DESIGN_GROUPS, IncrementalSettings, usually_changed
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE
 from calibration.measure.light_sources import dual_input_ports
 from calibration.measure.logbook import HardwareTimes
@@ -312,7 +312,7 @@ class _RunPlanner:
         before = [survey, sweeps]
         # Several sources are assumed to be separate lasers, because the file does not say.
         search = SearchPlan(source_phase_rad=float(len(self._nominal.sources) > 1)).on(self._mesh.n_pucs)
-        random = self._walk(BootstrapPlan().off_share).random(
+        random = self._walk(BootstrapPlan().off_share, usually_changed(self._mesh)).random(
             first_settings(self._mesh, len(self._nominal.monitors), one_laser_first=search.one_laser_first), self._rng
         )
         random.source.sort()  # one segment per source
@@ -336,7 +336,7 @@ class _RunPlanner:
         n_read = 1 if nominal.monitors_by_hand else len(nominal.monitors)
         settings = settings_by_hand(self._mesh, nominal.driven, n_read)
         counts = settings * responses.shares(visit_plan, nominal.monitors_by_hand)
-        walk, parts = self._walk(BootstrapPlan().off_share), list[Observations]()
+        walk, parts = self._walk(BootstrapPlan().off_share, usually_changed(self._mesh)), list[Observations]()
         for visit, count in zip(visit_plan.visits, counts.tolist(), strict=True):
             currents = walk.random(max(int(count), MIN_RANDOM), self._rng).currents_ma
             currents = np.concatenate([responses.currents_ma, currents])
@@ -373,10 +373,10 @@ class _RunPlanner:
         advice = visibility_hints(self._mesh, puc, sources, self._nominal.monitors)
         return f"PUC {puc} {advice['reason']}: {advice['remedy'][0].lower()}{advice['remedy'][1:]}"
 
-    def _walk(self, off_share: float) -> IncrementalSettings:
+    def _walk(self, off_share: float, changed: int = CHANGED) -> IncrementalSettings:
         nominal = self._nominal
         return IncrementalSettings(
-            self._max_ma, nominal.sources, nominal.monitors, settings_per_source=STRETCH, off_share=off_share
+            self._max_ma, nominal.sources, nominal.monitors, STRETCH, changed=changed, off_share=off_share
         )
 
     def _fit(self, plan: Observations, stage: str) -> FitResult:

@@ -27,7 +27,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class Target:
+class NamedModule:
     """Module that the command line names.
 
     Attributes:
@@ -70,11 +70,11 @@ class Target:
 
 
 def module_command(function: Callable[..., None]) -> Any:
-    """Add the arguments BENCH and DEVICE and the options of commands that open a bench, as one argument ``Target``."""
+    """Pass BENCH, DEVICE and the options of commands that open a bench as one ``NamedModule``."""
 
     @functools.wraps(function)
     def command(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None, **options: Any) -> None:
-        function(Target(bench_file, device, emulate, seed, endpoints), **options)
+        function(NamedModule(bench_file, device, emulate, seed, endpoints), **options)
 
     return click.argument("bench_file", metavar="BENCH")(click.argument("device")(bench_options(command)))
 

@@ -9,7 +9,7 @@ import click
 
 from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.modules import (
-    Target,
+    NamedModule,
     cmis_module as _cmis,
     module_command,
     wrong_class,
@@ -74,7 +74,7 @@ def _coherent(module: Transponder, action: str) -> CoherentTransponder:
 @module_command
 @click.option("--all", "everything", is_flag=True, help="Also print the capabilities, all readings and all flags.")
 @json_option
-def show(target: Target, everything: bool, as_json: bool) -> None:
+def show(target: NamedModule, everything: bool, as_json: bool) -> None:
     """Show whether each lane of DEVICE transmits and receives, and how well.
 
     Of a lane, such as dr4-a/2, the whole module is shown. The memory is read without clearing flags; then the flags
@@ -105,7 +105,7 @@ def show(target: Target, everything: bool, as_json: bool) -> None:
 @click.option("--power", "power_dbm", type=Number("dBm", -60.0, 30.0), help="Output power to set first, in dBm.")
 @json_option
 def tune(
-    target: Target,
+    target: NamedModule,
     frequency_thz: float,
     grid_ghz: float | None,
     power_dbm: float | None,
@@ -144,7 +144,7 @@ def tune(
 @click.pass_context
 def enable(
     context: click.Context,
-    target: Target,
+    target: NamedModule,
     off: bool,
     application: int | None,
     first_lane: int | None,
@@ -190,7 +190,7 @@ def enable(
 @click.pass_context
 def dump(
     context: click.Context,
-    target: Target,
+    target: NamedModule,
     out: Path | None,
     form: str,
 ) -> None:
@@ -245,7 +245,7 @@ class _Password(ParameterType[str]):
 )
 @json_option
 def firmware(
-    target: Target,
+    target: NamedModule,
     file: str | None,
     start: bool,
     hitless: bool,

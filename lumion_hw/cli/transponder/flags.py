@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lumion_hw.cli.common.modules import Target, module_command
+from lumion_hw.cli.common.modules import NamedModule, module_command
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.errors import ConfigError, NotSupportedError, name_hint
 
@@ -23,7 +23,7 @@ RELATCH_S = 0.2
 @click.option("--unmask", "to_unmask", multiple=True, metavar="NAME[:LANE]", help="Let a flag assert IntL.")
 @json_option
 def flags(
-    target: Target,
+    target: NamedModule,
     clear: bool,
     to_mask: tuple[str, ...],
     to_unmask: tuple[str, ...],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.common.modules import Target, cmis_module, lane_text, lanes_option, module_command
+from lumion_hw.cli.common.modules import NamedModule, cmis_module, lane_text, lanes_option, module_command
 from lumion_hw.cli.common.numbers import Number
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
 from lumion_hw.errors import LumionError
@@ -38,10 +38,10 @@ _ERROR_FREE_LIMIT = 3.0  # -ln(0.05): errors expected at most after none was cou
 @click.command(short_help="Close or open a loopback.")
 @module_command
 @click.argument("kind", type=click.Choice([*LOOPBACK_NAMES, "off"]))
-@lanes_option("Lanes to change, such as 1,3 or 5-8.  [default: all]")
+@lanes_option("Lanes to change, 1 to 32, such as 1,3 or 5-8.  [default: all]")
 @json_option
 def loopback(
-    target: Target,
+    target: NamedModule,
     kind: str,
     lanes: tuple[int, ...] | None,
     as_json: bool,
@@ -199,12 +199,12 @@ def _running_end(
 @click.option("--generate", is_flag=True, help="Send the pattern.")
 @click.option("--check", is_flag=True, help="Check the received pattern and count errors.")
 @click.option("--seconds", "duration_s", type=Number("s", 1.0, 1e6), help="Duration.  [default: until Ctrl-C]")
-@lanes_option("Lanes to test, such as 1,3 or 5-8.  [default: all lanes of the data paths]")
+@lanes_option("Lanes to test, 1 to 32, such as 1,3 or 5-8.  [default: all lanes of the data paths]")
 @json_option
 @click.pass_context
 def prbs(
     context: click.Context,
-    target: Target,
+    target: NamedModule,
     side: str,
     pattern_name: str,
     generate: bool,

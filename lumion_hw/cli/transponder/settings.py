@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.common.modules import Target, lanes_option, module_command, wrong_class
+from lumion_hw.cli.common.modules import NamedModule, lanes_option, module_command, wrong_class
 from lumion_hw.cli.common.numbers import Number
 from lumion_hw.cli.common.output import echo_json, echo_text, json_option, note
 from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
@@ -72,10 +72,12 @@ class _Setting:
 @click.option("--rx-cdr", type=_ON_OFF, help="Clock recovery of the receivers.")
 @click.option("--tx-rate", type=click.IntRange(0, 3), help="Rate code of the transmitters (QSFP modules).")
 @click.option("--rx-rate", type=click.IntRange(0, 3), help="Rate code of the receivers (QSFP modules).")
-@lanes_option("Lanes for squelch, signal integrity, clock recovery and rate, such as 1,3 or 5-8.  [default: all]")
+@lanes_option(
+    "Lanes for squelch, signal integrity, clock recovery and rate, 1 to 32, such as 1,3 or 5-8.  [default: all]"
+)
 @json_option
 def set_(
-    target: Target,
+    target: NamedModule,
     lanes: tuple[int, ...] | None,
     as_json: bool,
     **options: Any,

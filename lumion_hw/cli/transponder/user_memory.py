@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lumion_hw.cli.common.modules import Target, module_command, wrong_class
+from lumion_hw.cli.common.modules import NamedModule, module_command, wrong_class
 from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note
 from lumion_hw.cli.common.outputs import NamedFile
 from lumion_hw.errors import ConfigError
@@ -32,7 +32,7 @@ _ROW_BYTES = 16
 @click.option("--password-file", type=click.Path(dir_okay=False), help="File with the host password, in hexadecimal.")
 @json_option
 def eeprom(
-    target: Target,
+    target: NamedModule,
     to_read: Path | None,
     to_write: str | None,
     offset: int,

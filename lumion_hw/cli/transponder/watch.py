@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.common.modules import Target, module_command
+from lumion_hw.cli.common.modules import NamedModule, module_command
 from lumion_hw.cli.common.numbers import MAX_COUNT, PERIOD
 from lumion_hw.cli.common.output import echo_text, json_option
 from lumion_hw.errors import DeviceError, LinkError, LinkLost, NotSupportedError
@@ -28,7 +28,7 @@ _NOT_REPORTED = ("not_reported", "the module does not report loss of signal or f
 @click.option("--count", type=click.IntRange(1, MAX_COUNT), help="Number of lines to print.  [default: until Ctrl-C]")
 @json_option
 def watch(
-    target: Target,
+    target: NamedModule,
     period_s: float,
     count: int | None,
     as_json: bool,

@@ -15,14 +15,17 @@ from calibration.diagnose.breakdowns import (
     without_dead_monitors,
 )
 from calibration.measure.design import IncrementalSettings
+from calibration.model.ideal_mesh import MeanLight
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.layout.topologies import build_mesh
 from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
 
 SMALL = HexMesh.columns((2, 3, 2))
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)
+LIGHT = MeanLight.of(SMALL)
 
 
 @pytest.fixture
@@ -65,7 +68,7 @@ def test_a_monitor_is_dead_where_it_stays_dark_to_the_end(small: SimulatedMesh) 
     observations = _readings(small)
     observations.reading_ma[69:, 3] = 0.01, *np.zeros(50)
     port = observations.monitors[3]
-    (death,) = find_dead_monitors(observations, NOISE)
+    (death,) = find_dead_monitors(observations, NOISE, LIGHT)
     assert death == Breakdown(port, 70)
     seen = without_dead_monitors(observations, (death,))
     assert np.isnan(seen.reading_ma[70:, 3]).all()
@@ -75,11 +78,21 @@ def test_a_monitor_is_dead_where_it_stays_dark_to_the_end(small: SimulatedMesh) 
 def test_a_monitor_that_is_dark_for_a_while_only_is_alive(small: SimulatedMesh) -> None:
     observations = _readings(small)
     observations.reading_ma[30:60, 3] = 0.0
-    assert find_dead_monitors(observations, NOISE) == ()
+    assert find_dead_monitors(observations, NOISE, LIGHT) == ()
+
+
+def test_a_monitor_that_a_source_hardly_reaches_may_be_dark_to_the_end() -> None:
+    """Twelve modes: light from the lowest input leaves at the highest output only if eleven MZIs are set right."""
+    mesh = build_mesh("clements", (12,))
+    source, reading = np.repeat([0, 5, 11], 40), np.full((120, 2), 0.01)
+    reading[80:] = 0.0
+    readings = Observations(np.ones((120, 2 * mesh.n_pucs)), source, (12, 22), reading, reading < 0.0)
+    (death,) = find_dead_monitors(readings, NOISE, MeanLight.of(mesh))
+    assert death == Breakdown(22, 80)  # the other output, where this light is bright
 
 
 def test_a_saturated_monitor_is_not_dark(small: SimulatedMesh) -> None:
     observations = _readings(small)
     observations.reading_ma[70:, 3] = np.nan
     observations.saturated[70:, 3] = True
-    assert find_dead_monitors(observations, NOISE) == ()
+    assert find_dead_monitors(observations, NOISE, LIGHT) == ()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calibration.measure.heater_fringe import FEED_FORWARD, RECIRCULATING, HeaterSweep, LightPaths, fit_heater
+from calibration.measure.heater_fringe import FEED_FORWARD, RECIRCULATING, FringeTerms, HeaterSweep, fit_heater
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel
 
@@ -114,11 +114,11 @@ def _one_way(rho2: float, seed: int, levels: int, detectors: int = 4) -> HeaterS
     return HeaterSweep(squares, power * (1.0 + NOISE.relative * rng.standard_normal(power.shape)))
 
 
-def _known(levels: int, paths: LightPaths) -> list[bool]:
+def _known(levels: int, terms: FringeTerms) -> list[bool]:
     """Whether one sweep of few detectors determines a law to 0.05 rad at one turn."""
     rates = np.linspace(1.6, 2.7, 12)
     fits = [
-        fit_heater([_one_way(rho2, i, levels)], NOISE, 2.5, NominalHeaters(), paths) for i, rho2 in enumerate(rates)
+        fit_heater([_one_way(rho2, i, levels)], NOISE, 2.5, NominalHeaters(), terms) for i, rho2 in enumerate(rates)
     ]
     return [fit.turn_sigma_rad < 0.05 for fit in fits]
 

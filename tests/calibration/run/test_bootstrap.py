@@ -16,8 +16,9 @@ from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.priors import default_prior
-from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Start
+from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Start, interfering_puc
 from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.layout.topologies import build_mesh
 from tests.calibration.simulated_bench import SimulatedBench
 
 WHOLE = HexMesh.smartlight()
@@ -150,3 +151,13 @@ def test_channels_of_two_pucs_exchanged_are_not_trusted() -> None:
     _, start = _started(bench, SMALL_PLAN)
     assert not start.trusted
     assert "unexplained" in start.faults[-1]
+
+
+def test_outputs_of_one_mzi_are_known_as_such_behind_their_phase_shifters() -> None:
+    """Exchanged monitors there give the same light as half a turn in the MZI."""
+    mesh = build_mesh("clements", (4,))
+    last = [interfering_puc(mesh, port) for port in range(4, 8)]
+    assert last[1] == last[2]
+    assert last[0] != last[1] != last[3]
+    assert all(mesh.interferes[puc] for puc in last)
+    assert not mesh.interferes[[int(mesh.port_puc_port[port]) // 4 for port in range(4, 8)]].any()
