@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
 from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
-from lumion_hw.errors import NotSupportedError
+from lumion_hw.drivers.transponders.sfp import SfpTransponder
+from lumion_hw.errors import LumionError, NotSupportedError, VerifyError
+from lumion_hw.sessions.module.adapter import AdapterRegisters
 from lumion_hw.sessions.module.registers import NotRespondingError
 from tests.drivers.transponders.cmis_peer import Peer
 from tests.drivers.transponders.qsfp_memories import Module, cable
+from tests.drivers.transponders.sfp_memories import CONSTANTS, IDENTITY, MONITORS
 from tests.emulator.transponders.cmis_testbench import Host
+from tests.sessions.i2c_libraries import Wire
+from tests.sessions.test_i2c_adapters import Case, adapter_on, every_adapter
 
 REJECTED = {6, 7}
 """Lanes in use, and only a part of a data path; either is right here."""
@@ -86,3 +92,34 @@ def test_a_page_that_cannot_be_read_costs_only_itself(clock: VirtualClock, page:
     image = driver.dump()
     assert list(image.unreadable) == [(0, page)]
     assert {(0, None), (0, 0x00), (0, 0x02), (0, 0x03)} - image.halves.keys() == {(0, page)}
+
+
+class OneByteSfp:
+    """One memory of an SFP whose processor answers and takes only one byte in a transaction."""
+
+    def __init__(self, memory: bytes) -> None:
+        self.memory = bytearray(memory.ljust(256, b"\x00"))
+
+    def read(self, offset: int, length: int) -> bytes:
+        return bytes([self.memory[offset]]).ljust(length, b"\xff")
+
+    def write(self, offset: int, data: bytes) -> None:
+        self.memory[offset] = data[0]
+
+
+@every_adapter
+def test_an_sfp_that_answers_one_byte_at_a_time_is_read_and_switched(case: Case, clock: VirtualClock) -> None:
+    """GPON modules gave SFPTotal Wizard the first byte of a read only (SFPTotal-Wizard 4)."""
+    wire = Wire(x50=OneByteSfp(IDENTITY), x51=OneByteSfp(CONSTANTS + MONITORS))
+    with pytest.raises(LumionError):
+        SfpTransponder(AdapterRegisters(adapter_on(case, wire), clock, device="s1"), clock, device="s1").open()
+    registers = AdapterRegisters(adapter_on(case, wire, largest_read=1), clock, device="s1")
+    sfp = SfpTransponder(registers, clock, device="s1")
+    sfp.open()
+    assert sfp.identify().serial == "EMU0000001"
+    assert sfp.monitors().rx_power_dbm == pytest.approx(-10.0, abs=0.01)
+    wire.transfers.clear()
+    with suppress(VerifyError):  # the laser of this module does not follow
+        sfp.disable()
+    assert all(len(out) <= 2 for _, out, _ in wire.transfers)  # offset and at most one byte
+    assert wire.targets[0x51].read(110, 1)[0] & 0x40  # soft Tx disable
