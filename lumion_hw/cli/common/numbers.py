@@ -80,6 +80,8 @@ MAX_COUNT = 10**6
 """Largest accepted value of options that count something."""
 PERIOD = Number("s", 0.05, 86_400.0)
 """Parameter type: time between two readings of a device, in seconds."""
+DURATION = Number("s", 0.0, 86_400.0)
+"""Parameter type: a duration of at most a day, in seconds."""
 TOLERANCE_DB = Number("dB", 0.0, 100.0)
 """Parameter type: largest accepted error, in dB."""
 
