@@ -68,21 +68,28 @@ def find_dead_monitors(observations: Observations, noise: NoiseModel, light: Mea
     # A source whose light seldom reaches a monitor leaves it dark for long: a path through eleven MZIs that all must
     # happen to be set right carries light in few settings.
     mean = light.power[np.array(observations.monitors)[:, None], observations.source].T
-    present &= mean >= _FAINT * mean.max(axis=0, initial=0.0)
+    expected = present & (mean >= _FAINT * mean.max(axis=0, initial=0.0))
     deaths = []
-    for port, is_dark, has_reading in zip(observations.monitors, dark.T, present.T, strict=True):
-        settings, column = np.flatnonzero(has_reading), is_dark[has_reading]
-        bright = np.flatnonzero(~column)
+    for column, port in enumerate(observations.monitors):
+        bright = np.flatnonzero(present[:, column] & ~dark[:, column])
         if not len(bright):
             deaths.append(Breakdown(port, 0))
-            continue
-        # Destructive interference makes a monitor dark at times. It is dead only if it stays dark to the end, for far
-        # longer than ever before.
-        runs = np.diff(np.concatenate([[-1], bright])) - 1
-        last = len(column) - 1 - int(bright[-1])
-        if last >= max(_MIN_DARK, _DARKER * int(runs.max())):
-            deaths.append(Breakdown(port, int(settings[bright[-1]]) + 1))
+        elif all(_stays_dark(dark[counted[:, column], column]) for counted in (present, expected)):
+            deaths.append(Breakdown(port, int(bright[-1]) + 1))
     return tuple(deaths)
+
+
+def _stays_dark(dark: NDArray[np.bool_]) -> bool:
+    """Return whether a monitor stays dark to the end, for far longer than ever before.
+
+    Destructive interference makes a monitor dark at times.
+    """
+    bright = np.flatnonzero(~dark)
+    if not len(bright):
+        return True
+    runs = np.diff(np.concatenate([[-1], bright])) - 1
+    last = len(dark) - 1 - int(bright[-1])
+    return last >= max(_MIN_DARK, _DARKER * int(runs.max()))
 
 
 def without_dead_monitors(observations: Observations, deaths: Collection[Breakdown]) -> Observations:

@@ -45,13 +45,13 @@ DESIGN_GROUPS = (
 """Parameter groups that the design considers."""
 
 
-def usually_changed(mesh: MeshTopology) -> int:
+def usually_changed(mesh: MeshTopology, recirculating: int = CHANGED) -> int:
     """Return how many heaters should change from one random setting to the next.
 
-    Where light never turns back, a few changed heaters leave most of the light as it was. A search for phases then has
-    too few independent readings.
+    This is ``recirculating`` in a mesh with loops. Where light never turns back, a few changed heaters leave most of
+    the light as it was. A search for phases then has too few independent readings.
     """
-    return CHANGED if mesh.faces else 2 * mesh.n_pucs
+    return recirculating if mesh.faces else 2 * mesh.n_pucs
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,7 @@ from calibration.fit.phase_search import (
     guess_passive_phases,
     mean_levels,
 )
-from calibration.measure.design import IncrementalSettings, usually_changed
+from calibration.measure.design import CHANGED, IncrementalSettings, usually_changed
 from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
@@ -91,6 +91,7 @@ class BootstrapPlan:
         random_settings: Number of random settings; by default the smallest with which the search usually succeeds (70
             readings per phase, more for some large meshes).
         portions: Maximum number of attempts; each further one adds a third more random settings.
+        changed: Number of heaters changed from setting to setting; all of them where light never turns back.
         off_share: Fraction of the heaters that are off.
         source_rounds: Number of times that the random settings use all sources in turn.
         search: Settings of the phase search.
@@ -99,6 +100,7 @@ class BootstrapPlan:
     sweeps: HeaterSweepPlan = field(default_factory=HeaterSweepPlan)
     random_settings: int | None = None
     portions: int = 4
+    changed: int = CHANGED
     off_share: float = 0.25
     source_rounds: int = 1
     search: SearchPlan = field(default_factory=SearchPlan)
@@ -471,8 +473,9 @@ class Bootstrap:
 
     def _measure_random(self, survey: Survey, heaters: tuple[HeaterFit, ...], count: int) -> None:
         max_ma = np.array([_reach_ma(fit.law) for fit in heaters])
+        changed = usually_changed(self._mesh, self._plan.changed)
         walk = IncrementalSettings(
-            max_ma, survey.sources, survey.monitors, changed=usually_changed(self._mesh), off_share=self._plan.off_share
+            max_ma, survey.sources, survey.monitors, changed=changed, off_share=self._plan.off_share
         )
         currents = walk.random(count, self._rng).currents_ma
         # Each source for a whole segment, because changing the source takes longer than changing heaters.
