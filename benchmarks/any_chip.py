@@ -35,6 +35,8 @@ OXIDE_DECAY_MM = (0.01, 0.1)
 """Range of the distance over which the crosstalk through the oxide falls to 1/e (Jacques 2019: 0.01 mm)."""
 MIN_GROUP = 8
 RATIO = (0.8, 1.5)
+DRAWN_QUANTILES = np.linspace(0.0, 1.0, 41)
+"""Quantiles that are printed of the ratios that errors drawn from the stated covariance would have."""
 
 
 def drawn_bench(number: int, max_crosstalk: float = 0.05) -> dict[str, Any]:
@@ -117,7 +119,7 @@ def calibrated(number: int, max_crosstalk: float) -> dict[str, Any]:
     """Return the result of calibrating one chip."""
     from calibration.measure.bench_probe import BenchProbe
     from calibration.report.hidden_truth import true_parameters
-    from calibration.report.truth_errors import phase_errors
+    from calibration.report.truth_errors import group_errors
     from calibration.run.procedure import Calibration
     from lumion_hw.bench.bench import Bench
     from lumion_hw.errors import LumionError
@@ -140,13 +142,15 @@ def calibrated(number: int, max_crosstalk: float) -> dict[str, Any]:
                 result["faults"] = list(record.faults)
                 result["certified"] = not any(fault.startswith("not certified") for fault in record.faults)
                 result["certified"] &= record.quality["fit_certified"] == 1.0
-                normalised, figures = phase_errors(bench, record, true_parameters(bench, record))
-                result["ratios"] = {
-                    name: round(float(np.sqrt(np.mean(values**2))), 2)
-                    for name, values in normalised.items()
-                    if len(values) >= MIN_GROUP
+                groups, figures = group_errors(bench, record, true_parameters(bench, record))
+                judged = {name: group for name, group in groups.items() if len(group.error) >= MIN_GROUP}
+                result["ratios"] = {name: round(group.ratio, 2) for name, group in judged.items()}
+                rng = np.random.default_rng(number)
+                result["drawn"] = {
+                    name: np.quantile(group.drawn_ratios(4000, rng), DRAWN_QUANTILES).round(2).tolist()
+                    for name, group in judged.items()
                 }
-                result["sizes"] = {name: len(values) for name, values in normalised.items()}
+                result["normalised"] = {name: group.normalised.round(2).tolist() for name, group in groups.items()}
                 result["mrad"] = {name: round(value, 3) for name, value in figures.items()}
         except (LumionError, ArithmeticError, LookupError, ValueError) as error:
             result |= {"certified": False, "error": str(error), "faults": []}

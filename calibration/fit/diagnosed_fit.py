@@ -41,7 +41,7 @@ from calibration.model.normal_equations import drift_at, mean_squared_residual, 
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import BOTH_ARMS, BOTH_ARMS_SCATTER, LAW_DEVIATION, PHYSICS, ROWS, Physics
-from calibration.model.priors import Prior
+from calibration.model.priors import COUPLER_GROUPS, Prior
 from calibration.model.space import LAW_TERMS
 from calibration.model.work import ADD_EFFECT_WORK, derivatives_work
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS, Defect
@@ -53,9 +53,6 @@ _log = logging.getLogger(__name__)
 _MAX_ROUNDS = 6
 _MAX_DRIFT_CORRECTIONS = 2
 _HEATER_GROUPS = (*LAW_TERMS, "heat_factor")
-# Fixed where a PUC is stuck. Light shows only the split ratio of a PUC that never moves, and the loops through it. The
-# contributions of couplers and phase cannot be separated, and a fit of them would follow a curved valley without end.
-_COUPLER_GROUPS = ("coupler_common_rad", "coupler_difference_rad")
 # Number of PUCs between whose heaters an exchange is searched.
 _SUSPECTS = 5
 _MISWIRED_SHARE = 0.6
@@ -728,7 +725,7 @@ class FaultDiagnosis:
         # Both heaters of a PUC are dead, so its couplers are fixed (see above).
         pairs = [heater // 2 for heater in sorted(dead) if heater % 2 == 0 and heater + 1 in dead]
         stuck = np.array([puc for puc in pairs if self.model.mesh.interferes[puc]], np.int64)
-        for name in _COUPLER_GROUPS:
+        for name in COUPLER_GROUPS:
             free[self.model.space.group(name).start + stuck] = False
         # A fit that does not explain its readings stops at the work limit and is not certified. A fit that does explain
         # them is only a few rounds from its end and may finish.

@@ -98,6 +98,8 @@ def score_rows(
         plausible = [row for row in chosen if row.width <= ROWS[row.name].largest]
         chosen = plausible if any(row.name == CROSSTALK_PAIRS for row in plausible) else chosen
     elif current_physics.pairs is not None:
+        # With single pairs fitted, a large dependence on direction is no property of the die: few readings show it.
+        rows, chosen = ([row for row in part if not _is_implausible_direction(row)] for part in (rows, chosen))
         tail = Pairs(model, fit, pass_).unfitted_effect(
             current_physics.pairs, current_physics.widths[CROSSTALK_PAIRS], thinned, prior_information, share
         )
@@ -149,6 +151,10 @@ def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
         group = space.groups[name]
         errors[group] = np.diag(LEFT_BY_LAW_TERMS * fit.vector[group])
     return errors[fit.free]
+
+
+def _is_implausible_direction(row: RowScore) -> bool:
+    return row.name == "crosstalk_directions" and row.width > ROWS[row.name].largest
 
 
 def _mean_square(values: Real) -> float:

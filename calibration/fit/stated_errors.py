@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from calibration.fit.global_fit import FitResult
 from calibration.fit.growth import Scores
 from calibration.fit.row_scores import MIN_GAIN, RowScore
-from calibration.model.physics import BOTH_ARMS, ROWS
+from calibration.model.heating import HEAT_GROUPS
+from calibration.model.physics import ROWS
 from calibration.model.space import LAW_TERMS, ParameterSpace
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
@@ -25,9 +26,6 @@ MAX_ERROR_FACTOR = 2.0
 # A row is left out if that increases the errors of every group by less than this factor; fitting it costs more.
 _HARMLESS = 1.1
 _CHECKED_GROUPS = ("passive_phase_rad", "loops", "coupler_common_rad", "coupler_difference_rad", "loss_db", "rho2")
-# The light shows the phase between two arms, to which law and crosstalk contribute. Different factors for the two would
-# make its error far too large, because it is much smaller than that of either.
-_HEATER_PHASE_GROUPS = (*LAW_TERMS, "heat_factor", "crosstalk", BOTH_ARMS)
 _MAX_NAMED = 4
 # Largest plausible single value, as a multiple of the largest width.
 _FAR_OFF = 5.0
@@ -82,8 +80,10 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
         members = _members_of(space, name, numbers)
         unexplained[name] = float(value / np.sqrt(np.mean(growth_by_rows[members])))
     heater_phase = unexplained.get(LAW_TERMS[0], 1.0)
+    # The light shows the phase between two arms, to which law and crosstalk contribute. Different factors for the two
+    # would make its error far too large, because it is much smaller than that of either.
     for name, value in unexplained.items():
-        factor[_members_of(space, name, numbers)] = max(heater_phase if name in _HEATER_PHASE_GROUPS else value, 1.0)
+        factor[_members_of(space, name, numbers)] = max(heater_phase if name in HEAT_GROUPS else value, 1.0)
     total = total * np.outer(factor, factor)
     growth = np.sqrt(np.diag(total) / np.maximum(np.diag(plain), 1e-300))
     widened = {

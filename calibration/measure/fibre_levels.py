@@ -41,12 +41,15 @@ def fibre_losses_db(
 ) -> dict[int, tuple[float, float]]:
     """Return the loss into the fibre at every port with a meter, and the standard error, in dB.
 
-    A few of ``settings`` are measured for each source; ``on_step`` is called after each.
+    A few of ``settings`` are measured for each source, or for the first one only if no meter reads its light.
+    ``on_step`` is called after each setting.
     """
     chosen = np.concatenate([_spread(settings, source) for source in model.space.sources])
     chosen_settings = settings[chosen]
-    levels = []
+    levels = list[dict[int, float]]()
     for index in range(len(chosen_settings)):
+        if index == SETTINGS_PER_SOURCE and not any(levels):
+            break
         probe.light_only_port(int(chosen_settings.source[index]))
         probe.measure(chosen_settings.currents_ma[index])
         levels.append(probe.fibre_dbm())

@@ -17,9 +17,13 @@ from calibration.measure.logbook import Logbook
 from calibration.model.ideal_mesh import MeanLight
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel
+from lumion_hw.mesh.layout.topology import MeshTopology
 
 Real = NDArray[np.float64]
 
+# Currents per sweep of a heater. Where light never turns back, a fringe has three unknowns for each monitor, and some
+# monitors together determine the law.
+_LEVELS, _LEVELS_FEED_FORWARD, _MIN_MONITORS = 8, 5, 4
 # Sweeps with the backgrounds that earlier sweeps left; before each of them all heaters move.
 _FIXED_VIEWS = 2
 
@@ -29,14 +33,14 @@ class HeaterSweepPlan:
     """Settings of the heater sweeps.
 
     Attributes:
-        levels: Number of currents per sweep, uniform in squared current.
+        levels: Number of currents per sweep, uniform in squared current; by default :func:`usual_levels`.
         turns: Phase range of a sweep, in turns, for the least efficient heater expected.
         turn_sigma_rad: Largest acceptable standard error of the phase at one turn.
         views: Maximum number of sweeps of a heater, each with another source and other currents of the other heaters.
         dark_views: The same for a heater that no sweep has shown: in meshes of many stages its light may be faint.
     """
 
-    levels: int = 8
+    levels: int | None = None
     turns: float = 1.05
     turn_sigma_rad: float = 0.05
     views: int = 5
@@ -45,6 +49,11 @@ class HeaterSweepPlan:
     def reach_ma2(self, heaters: NominalHeaters, heater_max_ma: float) -> float:
         """Return the largest squared current of a heater sweep, in mA²."""
         return min(2.0 * np.pi * self.turns / heaters.rho2_range[0], heater_max_ma**2)
+
+
+def usual_levels(mesh: MeshTopology, monitors: int) -> int:
+    """Return how many currents of one heater usually determine its law, with a number of monitors."""
+    return _LEVELS if mesh.faces or monitors < _MIN_MONITORS else _LEVELS_FEED_FORWARD
 
 
 class HeaterSweeps:
@@ -84,9 +93,10 @@ class HeaterSweeps:
         self._sources = np.array(sources)[np.argsort(-near, axis=1, kind="stable")]
         # Levels start at zero and are uniform in I²: the fit cannot slip by a fringe, and all parts of the law count
         # alike.
-        self._squares = np.linspace(0.0, plan.reach_ma2(heaters, self._max_ma), plan.levels)
+        self._levels = plan.levels or usual_levels(logbook.probe.mesh, len(logbook.probe.monitors))
+        self._squares = np.linspace(0.0, plan.reach_ma2(heaters, self._max_ma), self._levels)
         # All heaters get random currents, because random backgrounds are rarely dark.
-        self._level = rng.integers(plan.levels, size=2 * logbook.probe.mesh.n_pucs)
+        self._level = rng.integers(self._levels, size=2 * logbook.probe.mesh.n_pucs)
         self._other = rng.spawn(1)[0]
         self._driven = np.ones(len(self._level), dtype=np.bool_) if driven is None else driven
         every: dict[int, list[HeaterSweep]] = {heater: [] for heater in np.flatnonzero(self._driven).tolist()}
@@ -121,7 +131,7 @@ class HeaterSweeps:
             if view >= _FIXED_VIEWS and pending:
                 # Only few heaters are still swept, so the background would hardly change and dark heaters would stay
                 # dark.
-                self._level = self._other.integers(self._plan.levels, size=len(self._level))
+                self._level = self._other.integers(self._levels, size=len(self._level))
                 self._last = None
             for heater in self._in_order(pending, view):
                 self._sweep(heater, view)
@@ -146,8 +156,8 @@ class HeaterSweeps:
             self._active_port = source
             self._last = self._logbook.measure(self.currents_ma)
         # The present reading is the first of the sweep, which saves one setting per heater.
-        levels = (self._level[heater] + np.arange(self._plan.levels)) % self._plan.levels
-        currents = np.tile(self.currents_ma, (self._plan.levels - 1, 1))
+        levels = (self._level[heater] + np.arange(self._levels)) % self._levels
+        currents = np.tile(self.currents_ma, (self._levels - 1, 1))
         currents[:, heater] = np.sqrt(self._squares[levels[1:]])
         readings = np.vstack([self._last, self._logbook.measure_batch(currents)])
         self._level[heater] = levels[-1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,14 +110,57 @@ def has_visible_phase(
     visible = np.repeat(mesh.interferes & illuminated_part(mesh, inputs, outputs).pucs, 2)
     if visible.all():
         return visible
-    joint_at = np.full(4 * mesh.n_pucs, -1, dtype=np.int64)
-    joint_at[mesh.joints] = np.arange(len(mesh.joints))[:, None]
+    joint_at = _joint_at(mesh)
     directions, count = illuminated_joint_directions(mesh, inputs, outputs)
     is_visible = np.linalg.norm(directions[:, :count], axis=1) > _INVISIBLE
     for arm in np.flatnonzero(np.repeat(~mesh.interferes, 2)):
-        joint = joint_at[4 * (arm // 2) + 2 + arm % 2]
+        joint = joint_at[_exit(arm)]
         visible[arm] = joint >= 0 and is_visible[joint]
     return visible
+
+
+@lru_cache(maxsize=8)
+def visible_combinations(
+    mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Return for each heater the combination of phases that light shows and that contains that of its own arm once.
+
+    In a PUC whose arms interfere, this is the phase of the arm minus that of the other one; elsewhere, it is a mean of
+    loop phases. The shape is ``(2E, 2E + J)``, with arms before joints; zero if light does not show the phase.
+    """
+    n_arms, numbers = 2 * mesh.n_pucs, np.arange(2 * mesh.n_pucs)
+    weights = np.zeros((n_arms, n_arms + len(mesh.joints)))
+    weights[numbers, numbers], weights[numbers, numbers ^ 1] = 1.0, -1.0
+    # The phase of a waveguide in a cell without interference continues in the joint at its end, and so does the mean
+    # phase of the two arms of a PUC, at both of its outputs.
+    in_joints = np.zeros((len(mesh.joints), weights.shape[1]))
+    in_joints[:, n_arms:] = np.eye(len(mesh.joints))
+    joint_at = _joint_at(mesh)
+    for arm in numbers:
+        alone = not mesh.interferes[arm // 2]
+        for end in (arm,) if alone else (arm, arm ^ 1):
+            if (joint := joint_at[_exit(end)]) >= 0:
+                in_joints[joint, arm] += 1.0 if alone else 0.5
+    directions, count = illuminated_joint_directions(mesh, sources, monitors)
+    by_loops = directions[:, :count].T @ in_joints
+    for arm in np.flatnonzero(np.repeat(~mesh.interferes, 2)):
+        strength = float((by_loops[:, arm] ** 2).sum())
+        weights[arm] = by_loops[:, arm] @ by_loops / strength if strength > _INVISIBLE else 0.0
+    weights[~np.repeat(illuminated_part(mesh, sources, monitors).pucs, 2)] = 0.0
+    weights.setflags(write=False)
+    return weights
+
+
+def _joint_at(mesh: MeshTopology) -> NDArray[np.int64]:
+    """Return the joint at every PUC-port, -1 without one."""
+    joint_at = np.full(4 * mesh.n_pucs, -1, dtype=np.int64)
+    joint_at[mesh.joints] = np.arange(len(mesh.joints))[:, None]
+    return joint_at
+
+
+def _exit(arm: int | np.integer[Any]) -> int:
+    """Return the PUC-port at end B of an arm."""
+    return int(4 * (arm // 2) + 2 + arm % 2)
 
 
 def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,12 +14,18 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.physics import BOTH_ARMS, BOTH_ARMS_SCATTER, LAW_POINTS, select_test_heaters
 from calibration.model.space import LAW_TERMS
 from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 from lumion_hw.mesh.waves.crosstalk import HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.waves.shared_return import SharedReturns
 
 Real = NDArray[np.float64]
 Slopes = NDArray[np.floating[Any]]
 """Derivatives, in single or double precision."""
+HEAT_GROUPS = (
+    *LAW_TERMS, "heat_factor", "crosstalk", "slow_heat_share", "shared_return_per_ma", BOTH_ARMS, BOTH_ARMS_SCATTER,
+    "crosstalk_directions", CROSSTALK_PAIRS,
+)  # fmt: skip
+"""Groups of parameters that the phases due to heat depend on."""
 _LAW_STEP_RAD = np.pi / 3.0
 
 

@@ -95,6 +95,8 @@ CROSSTALK_SIGMA = (1e-3, 0.4, 2e-4)
 MEASURED = ("passive_phase_rad", "rho2", "rho4", "rho6", "loss_db", "coupler_common_rad", "coupler_difference_rad")
 FREE_GROUPS = (*MEASURED, "loops", "source_db", "second_db", "monitor_db", "crosstalk", "heat_factor")
 """Parameter groups that a calibration with one laser determines."""
+COUPLER_GROUPS = ("coupler_common_rad", "coupler_difference_rad")
+"""Parameter groups of the two couplers of every PUC."""
 PHASE_GROUPS = ("passive_phase_rad", "loops")
 """Phase groups; every phase is known modulo 2π."""
 FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", "differential_slope_rad_per_hz")
@@ -104,6 +106,8 @@ FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", "differential_slope_rad
 # A monitor so far from the median, and by so many of its spreads, is no sample of the nominal distribution.
 _MIN_OUTLIER_DB, _MIN_OUTLIER_SIGMA = 1.5, 4.0
 _ANY_DB = 30.0
+# A coupler angle is measured if its error is below this share of its prior width. So many give the spread of a chip.
+_MEASURED_SHARE, _MIN_MEASURED = 0.5, 4
 # How well the phases of a calibration with several modules are tied to the mean of their frequencies.
 _REFERENCE_HZ = 1e5
 
@@ -148,6 +152,29 @@ def default_prior(
     sigma[space.group("loss_db")] *= space.mesh.loss_share
     sigma[space.group("crosstalk")] = CROSSTALK_SIGMA * heaters.kernel_units
     return Prior(mean, sigma)
+
+
+def coupler_spreads(space: ParameterSpace, prior: Prior, vector: Real, sigma: Real) -> dict[str, float]:
+    """Return the prior width of each group of coupler angles that a fit shows, if it is above that of the prior.
+
+    Couplers that light does not show alone are as uneven as those that it shows. With a prior for good couplers, a fit
+    would explain their light by unequal losses of the arms.
+
+    Args:
+        space: The parameters.
+        prior: Prior of the fit.
+        vector: Shape ``(size,)``; fitted parameters.
+        sigma: Shape ``(size,)``; their standard errors, infinite for fixed ones.
+    """
+    spreads: dict[str, float] = {}
+    for name in COUPLER_GROUPS:
+        group = space.group(name)
+        usual = float(prior.sigma[group].max())
+        measured = vector[group][sigma[group] < _MEASURED_SHARE * usual]
+        spread = float(np.sqrt(np.mean(measured**2))) if len(measured) >= _MIN_MEASURED else 0.0
+        if spread > usual:
+            spreads[name] = spread
+    return spreads
 
 
 def run_prior(

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from calibration.fit.bound import Bound
 from calibration.model.device_under_test import Device
+from calibration.model.gauge import visible_combinations
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import PHYSICS
-from calibration.model.space import ParameterSpace, space_from_record
+from calibration.model.space import LAW_TERMS, ParameterSpace, space_from_record
 from calibration.model.symmetric import root_of
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.layout.cells import NO_CHANNEL
@@ -117,8 +118,7 @@ def build_record(
     ends = {*mesh.fibre_ports, *space.sources, *space.seconds.values(), *space.monitors}
     writer = _Writer(space, parameters, origin, sigma)
     if covariance is not None:
-        n_recorded = _n_recorded(space)
-        covariance = covariance[:n_recorded, :n_recorded]
+        covariance = _recorded_covariance(space, parameters, origin.heater_ohm, covariance)
     return CalibrationRecord(
         device_serial=origin.serial,
         device_model=origin.model,
@@ -152,11 +152,32 @@ def build_record(
     )
 
 
-def _n_recorded(space: ParameterSpace) -> int:
-    """Return the number of parameters whose covariance the record contains."""
-    # The record stores the resulting crosstalk of pairs. Their directions have no further use and would take most of
-    # the space.
-    return space.size - (space.physics.pairs.count if space.physics.pairs else 0)
+def _recorded_covariance(
+    space: ParameterSpace, parameters: MeshParameters, heater_ohm: float, covariance: Real
+) -> Real:
+    """Return the covariance of all parameters except the combinations of pair crosstalk.
+
+    The record stores the resulting crosstalk of pairs. Their combinations have no further use and would take most of
+    the space. The light shows a heater's phase as a sum over several waveguides, much better than the phase on any of
+    them, so errors of its crosstalk in this sum become errors of its law.
+    """
+    pairs = space.physics.pairs
+    if pairs is None:
+        return covariance
+    group = space.groups[CROSSTALK_PAIRS]
+    rho2 = parameters.heater_law[:, 0]
+    mw_per_rad = np.divide(
+        heater_ohm * 1e-3 * np.asarray(parameters.heat_factor), rho2, out=np.zeros(len(rho2)), where=rho2 != 0.0
+    )
+    # (heaters, K): phase in the visible sum due to crosstalk, relative to that of the law, by combination.
+    weights = visible_combinations(space.mesh, space.entries, space.monitors) * pairs.curve_rad_per_mw.T
+    in_sum = np.einsum("hw,hwk->hk", weights, pairs.vectors) * mw_per_rad[:, None]
+    transform = np.eye(space.size)
+    for power, name in enumerate(LAW_TERMS):
+        transform[space.groups[name], group] = parameters.heater_law[:, power, None] * in_sum
+    kept = transform[: group.start]
+    recorded: Real = kept @ covariance @ kept.T
+    return recorded
 
 
 def _arrays(

@@ -218,14 +218,14 @@ def heater_reach_ma(record: CalibrationRecord) -> Real:
     return np.array([law.max_ma if law else 0.0 for law in laws])
 
 
-def difference_of_arms_rad(bench: Bench, currents_ma: Real) -> Real:
-    """Return the true phase of each arm minus that of the other arm of its PUC, due to heat, shape ``(heaters,)``."""
+def heat_phases_rad(bench: Bench, currents_ma: Real) -> Real:
+    """Return the true phases of all arms, then of all joints, due to heat; shape ``(heaters + joints,)``."""
     truth = bench.emulated.world.truth
-    heat_mw = truth.heater_power_mw(currents_ma)
-    # The warming of the whole die is the same in both arms.
-    arms = truth.variations.heaters.own_arm_phase_rad(heat_mw, truth.p_pi_mw) + truth.crosstalk.arm_rad_per_mw @ heat_mw
-    other: Real = arms.reshape(-1, 2)[:, ::-1].ravel()
-    return arms - other
+    heat_mw, variations = truth.heater_power_mw(currents_ma), truth.variations
+    die_rad = variations.sizes.chip_heating_rad_per_w * 1e-3 * float(heat_mw.sum())
+    own_rad = variations.heaters.own_arm_phase_rad(heat_mw, truth.p_pi_mw)
+    arms = own_rad + truth.crosstalk.arm_rad_per_mw @ heat_mw + die_rad
+    return np.concatenate([arms, truth.crosstalk.joint_rad_per_mw @ heat_mw])
 
 
 def own_phase_rad(bench: Bench, currents_ma: Real) -> Real:

@@ -5,21 +5,23 @@ For tests, benchmarks and ``lumion-calibrate report --bench`` only.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.bound import Bound, plan_bound
 from calibration.measure.design import IncrementalSettings
-from calibration.model.gauge import common_phase_rad, gauge_fixed_difference, wrapped
-from calibration.model.heating import Heating
+from calibration.model.gauge import common_phase_rad, gauge_fixed_difference, visible_combinations, wrapped
+from calibration.model.heating import HEAT_GROUPS, Heating
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_WITH_MODULES, default_prior
-from calibration.model.space import LAW_TERMS, ParameterSpace, space_from_record
+from calibration.model.space import ParameterSpace, space_from_record
 from calibration.record.conversion import covariance_from_record, parameters_from_record
-from calibration.report.hidden_truth import compare, difference_of_arms_rad, true_parameters
+from calibration.report.hidden_truth import compare, heat_phases_rad, true_parameters
 from calibration.report.numbers import Metric
 from lumion_hw.bench.bench import Bench
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
@@ -34,6 +36,7 @@ _SETTINGS_PER_SOURCE = 40
 # Noise of the readings, relative to each and to the largest, and the sum of squared changes below which two signs look
 # the same (three standard deviations).
 _NOISE, _NOISE_FLOOR, _MAX_SIGN_CHI2 = 1e-3, 1e-6, 9.0
+_STEP_SIGMA = 0.1
 
 
 def project_out_common_phase(space: ParameterSpace) -> Real:
@@ -44,10 +47,49 @@ def project_out_common_phase(space: ParameterSpace) -> Real:
     return projector
 
 
+@dataclass(frozen=True)
+class GroupErrors:
+    """True errors of a group of parameters beside the stated ones.
+
+    Attributes:
+        error: Shape ``(n,)``; fitted minus true values.
+        covariance: Shape ``(n, n)``; stated.
+    """
+
+    error: Real
+    covariance: Real
+
+    @property
+    def normalised(self) -> Real:
+        """True errors over stated standard errors, shape ``(n,)``."""
+        values: Real = self.error / np.sqrt(np.diag(self.covariance))
+        return values
+
+    @property
+    def ratio(self) -> float:
+        """Rms of the true errors over the stated standard errors."""
+        return _rms(self.normalised)
+
+    def drawn_ratios(self, draws: int, rng: np.random.Generator) -> Real:
+        """Return such ratios of errors drawn from the stated covariance, shape ``(draws,)``."""
+        sigma = np.sqrt(np.diag(self.covariance))
+        weights = np.linalg.eigvalsh(self.covariance / np.outer(sigma, sigma)).clip(0.0)
+        squares: Real = rng.chisquare(1.0, (draws, len(weights))) @ weights
+        return np.sqrt(squares / len(weights))
+
+
 def phase_errors(
     bench: Bench, record: CalibrationRecord, truth: MeshParameters
 ) -> tuple[dict[str, Real], dict[str, float]]:
     """Return the true errors over the stated errors by parameter group, and the phase errors in mrad."""
+    groups, figures = group_errors(bench, record, truth)
+    return {name: group.normalised for name, group in groups.items()}, figures
+
+
+def group_errors(
+    bench: Bench, record: CalibrationRecord, truth: MeshParameters
+) -> tuple[dict[str, GroupErrors], dict[str, float]]:
+    """Return the true and stated errors by parameter group, and the phase errors in mrad."""
     space, parameters, covariance = (
         space_from_record(record),
         parameters_from_record(record),
@@ -69,19 +111,24 @@ def phase_errors(
         fitted, true = getattr(parameters, name), getattr(truth, name)
         is_unsigned = _is_unsigned(record, truth, name, np.flatnonzero(fitted * true < 0.0))
         error[space.groups[name]] = np.where(is_unsigned, np.abs(fitted) - np.abs(true), fitted - true)
-    variance = np.diag(covariance)
-    normalised = {}
-    for name in ("passive_phase_rad", "loops", "loss_db", "coupler_common_rad", "coupler_difference_rad"):
-        group = space.groups[name]
-        normalised[name] = error[group] / np.sqrt(np.where(variance[group] > 0.0, variance[group], np.nan))
-    normalised["law_turn"] = _turn_errors(bench, record, covariance)
+    groups = {
+        name: GroupErrors(error[space.groups[name]], covariance[space.groups[name], space.groups[name]])
+        for name in ("passive_phase_rad", "loops", "loss_db", "coupler_common_rad", "coupler_difference_rad")
+    }
+    groups["law"] = _law_errors(bench, record, covariance)
     figures = {
         "passive_mrad": 1e3 * _rms(error[passive]),
         "passive_worst_mrad": 1e3 * float(np.abs(error[passive]).max()),
         "loops_mrad": 1e3 * _rms(error[loops]),
         "common_mrad": 1e3 * _rms(common),
     }
-    return {name: values[np.isfinite(values)] for name, values in normalised.items()}, figures
+    return {name: _stated(group) for name, group in groups.items()}, figures
+
+
+def _stated(group: GroupErrors) -> GroupErrors:
+    """Return the parameters of a group that have a stated error."""
+    has_error = np.flatnonzero(np.diag(group.covariance) > 0.0)
+    return GroupErrors(group.error[has_error], group.covariance[np.ix_(has_error, has_error)])
 
 
 def _is_unsigned(
@@ -117,42 +164,39 @@ def _is_unsigned(
     return result
 
 
-def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
-    """Return the error of each heater's phase at one turn over the stated one, NaN without a law.
+def _law_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> GroupErrors:
+    """Return the errors of the phases of all heaters whose phase light shows, at each quarter turn that they reach.
 
-    The phase is that between the two arms, which light shows, with each heater driven alone.
+    Each heater is driven alone.
     """
     calibrated, space = CalibratedMesh.from_record(record), space_from_record(record)
-    currents_ma = calibrated.currents_ma(np.where(calibrated.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0))
-    heaters = np.flatnonzero(currents_ma)
-    single_ma = np.zeros((len(heaters), len(currents_ma)))
-    single_ma[np.arange(len(heaters)), heaters] = currents_ma[heaters]
+    weights = visible_combinations(space.mesh, space.entries, space.monitors)
+    drives, targets = list[Real](), np.arange(1, 5) * 0.5 * np.pi
+    for target_rad in targets:
+        drives.append(calibrated.currents_ma(np.where(calibrated.reach_rad > target_rad, target_rad, 0.0)))
+    at, heaters = np.nonzero((np.array(drives) > 0.0) & weights.any(axis=1))
+    single_ma = np.zeros((len(heaters), len(weights)))
+    single_ma[np.arange(len(heaters)), heaters] = np.array(drives)[at, heaters]
     heating = Heating(space.mesh, record.heater_ohm, record.heater_channels)
 
-    def between_arms_rad(vector: Real) -> Real:
-        arms = heating.phases(space.unpack(vector), single_ma).arm_rad
-        difference: Real = (arms[:, heaters] - arms[:, heaters ^ 1]).diagonal()
-        return difference
+    def visible_rad(vector: Real) -> Real:
+        heated = heating.phases(space.unpack(vector), single_ma)
+        visible: Real = (weights[heaters] * np.hstack([heated.arm_rad, heated.joint_rad])).sum(axis=1)
+        return visible
 
-    vector = space.pack(parameters_from_record(record))
-    parts = [space.groups[name] for name in (*LAW_TERMS, "heat_factor")]
+    vector, sigma = space.pack(parameters_from_record(record)), np.sqrt(np.diag(covariance))
     slopes = np.zeros((len(heaters), space.size))
-    # The phase of a heater depends on its own law and on the crosstalk only.
-    for places in (*(part.start + heaters for part in parts), *np.arange(space.size)[space.groups["crosstalk"], None]):
-        step = 1e-3 * np.abs(vector[places]) + 1e-12
-        moved = [vector.copy() for _ in range(2)]
-        moved[0][places] += step
-        moved[1][places] -= step
-        slopes[np.arange(len(heaters)), places] = (between_arms_rad(moved[0]) - between_arms_rad(moved[1])) / (
-            2.0 * step
-        )
-    true_rad = np.array(
-        [difference_of_arms_rad(bench, own)[heater] for own, heater in zip(single_ma, heaters, strict=True)]
-    )
-    result = np.full(len(currents_ma), np.nan)
-    variance = ((slopes @ covariance) * slopes).sum(axis=1)
-    result[heaters] = (between_arms_rad(vector) - true_rad) / np.sqrt(variance)
-    return result
+    groups = [np.arange(space.size)[space.groups[name]] for name in HEAT_GROUPS if name in space.groups]
+    for number in np.concatenate(groups):
+        if sigma[number] > 0.0:
+            step = np.zeros(space.size)
+            step[number] = _STEP_SIGMA * sigma[number]
+            slopes[:, number] = visible_rad(vector + step) - visible_rad(vector - step)
+            slopes[:, number] /= 2.0 * step[number]
+    true_rad = [
+        weights[heater] @ heat_phases_rad(bench, own_ma) for own_ma, heater in zip(single_ma, heaters, strict=True)
+    ]
+    return GroupErrors(visible_rad(vector) - true_rad, slopes @ covariance @ slopes.T)
 
 
 def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameters, fitted: Observations) -> Bound:
@@ -205,7 +249,7 @@ _NORMALISED = {
     "loss_db": "losses",
     "coupler_common_rad": "couplers, mean angle",
     "coupler_difference_rad": "couplers, difference of angles",
-    "law_turn": "heater laws at one turn",
+    "law": "heater laws, at each quarter turn",
 }
 
 

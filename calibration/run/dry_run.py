@@ -19,6 +19,7 @@ from calibration.fit.global_fit import FitResult
 from calibration.fit.phase_search import SearchPlan
 from calibration.measure.design import CHANGED, DESIGN_GROUPS, IncrementalSettings, usually_changed
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE
+from calibration.measure.heater_sweeps import usual_levels
 from calibration.measure.light_sources import dual_input_ports
 from calibration.measure.logbook import HardwareTimes
 from calibration.measure.visit_planning import Responses, plan_visits
@@ -195,6 +196,7 @@ class _Nominal:
     driven: NDArray[np.bool_]
     sources_by_hand: tuple[int, ...]
     monitors_by_hand: tuple[int, ...]
+    has_meters: bool
 
     @classmethod
     def of(cls, model: BenchModel, without_sources: Collection[int], without_monitors: Collection[int]) -> _Nominal:
@@ -249,6 +251,7 @@ class _Nominal:
                 for output in wiring.outputs
                 if output.by_hand and output.port in monitors and not model.monitors()
             ),
+            any(output.meter for output in wiring.outputs),
         )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
@@ -297,10 +300,12 @@ class _RunPlanner:
         self._full_s = float(self._times.setting_s(np.array(self._n_driven)))
 
     def fixed_stages(self) -> tuple[StagePlan, ...]:
+        metered = int(self._nominal.has_meters)
         return (
             self._survey(),
             self._sweeps(),
-            self._completed_stage("fibres", (1 + SETTINGS_PER_SOURCE)),
+            # Without meters the stage ends after the first source.
+            self._completed_stage("fibres", 1 + metered * SETTINGS_PER_SOURCE, (1 - metered) * SETTINGS_PER_SOURCE),
             self._completed_stage("verification", 1, SETTINGS),
         )
 
@@ -438,7 +443,7 @@ class _RunPlanner:
         )  # fmt: skip
 
     def _sweeps(self) -> StagePlan:
-        heaters, levels = self._n_driven, BootstrapPlan().sweeps.levels
+        heaters, levels = self._n_driven, usual_levels(self._mesh, len(self._nominal.monitors))
         settings = round(_RESWEPT_FACTOR * heaters * (levels - 1)) + len(self._nominal.sources)
         seconds = settings * float(self._times.setting_s(np.array(1)))
         return StagePlan("sweeps", settings, len(self._nominal.sources), seconds, self._peak_mw(self._swept_ma2()))

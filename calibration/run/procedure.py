@@ -32,7 +32,7 @@ from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_e
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import Observations, select_monitors
 from calibration.model.physics import Physics
-from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, run_prior
+from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, coupler_spreads, run_prior
 from calibration.model.space import ParameterSpace
 from calibration.model.work import FIRST_FITS_SHARE, FitWork
 from calibration.record.conversion import Origin, build_record
@@ -360,6 +360,11 @@ class Calibration:
     def _diagnosis(self, start: Start) -> FaultDiagnosis:
         model = self._model(start).with_physics(Physics())
         prior = run_prior(model.space, start.parameters, self.device, start.crosstalk_spread)
+        if self._diagnosed is not None:
+            fit = self._diagnosed.fit
+            sigma = np.full(len(fit.vector), np.inf)
+            sigma[fit.free] = np.sqrt(np.diag(fit.inverse))
+            prior = prior.moved(coupler_spreads(model.space, prior, fit.vector, sigma), model.space)
         free = model.space.free(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)
         rounds = itertools.count(1)
 

@@ -59,7 +59,7 @@ def test_the_fit_is_certified_and_no_fault_is_named_on_a_healthy_bench(judged: M
 
 @pytest.mark.parametrize(
     "group",
-    ["passive_phase_rad", "loops", "loss_db", "coupler_common_rad", "coupler_difference_rad", "law_turn"],
+    ["passive_phase_rad", "loops", "loss_db", "coupler_common_rad", "coupler_difference_rad", "law"],
 )
 def test_stated_errors_are_true(judged: Mapping[int, GoalJudgement], group: str) -> None:
     pooled = np.concatenate([found.normalised[group] for found in judged.values()])

@@ -72,7 +72,7 @@ def judge(bench: Bench, record: CalibrationRecord) -> None:
     assert figures["passive_mrad"] < 0.5
     assert figures["loops_mrad"] < 0.5
     assert np.sqrt(np.mean(normalised["loss_db"] ** 2)) < 1.5
-    assert np.sqrt(np.mean(normalised["law_turn"] ** 2)) < 1.5
+    assert np.sqrt(np.mean(normalised["law"] ** 2)) < 1.5
 
 
 def test_the_chip_is_calibrated_with_one_plugging_per_port(bench: Bench, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def judge(bench: Bench, record: CalibrationRecord) -> None:
     assert figures["passive_mrad"] < 0.3
     assert figures["loops_mrad"] < 0.5
     assert np.sqrt(np.mean(normalised["loss_db"] ** 2)) < 1.5
-    assert np.sqrt(np.mean(normalised["law_turn"] ** 2)) < 1.5
+    assert np.sqrt(np.mean(normalised["law"] ** 2)) < 1.5
 
 
 @pytest.mark.long
@@ -92,7 +92,7 @@ def test_a_chip_without_trenches_is_calibrated(
         assert [fault for fault in record.faults if fault.startswith("not certified")] == []
         normalised, figures = phase_errors(bench, record, true_parameters(bench, record))
     assert figures["passive_mrad"] < 1.5
-    assert np.sqrt(np.mean(normalised["law_turn"] ** 2)) < 1.8
+    assert np.sqrt(np.mean(normalised["law"] ** 2)) < 1.8
 
 
 @pytest.mark.long

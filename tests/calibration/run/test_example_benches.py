@@ -31,7 +31,7 @@ def judge(name: str, seed: int, goal: Goal | None = None) -> None:
     # The goal of 1 mrad is a standard error; the loops of one chip may be off by half as much again.
     assert figures["loops_mrad"] < 1.5
     assert np.sqrt(np.mean(normalised["loss_db"] ** 2)) < 1.5
-    assert np.sqrt(np.mean(normalised["law_turn"] ** 2)) < 1.5
+    assert np.sqrt(np.mean(normalised["law"] ** 2)) < 1.5
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -98,7 +98,7 @@ def test_laws_that_three_terms_do_not_follow_are_known_as_well_as_is_stated(tmp_
     """What three terms leave was stated nowhere, and laws were off by more than twice their errors."""
     with _calibrated(tmp_path, {"heater_irregularity": 5e-4}) as (bench, record):
         errors, _ = phase_errors(bench, record, true_parameters(bench, record))
-        assert 0.4 < np.sqrt(np.mean(errors["law_turn"] ** 2)) < 1.6
+        assert 0.4 < np.sqrt(np.mean(errors["law"] ** 2)) < 1.6
         assert record.quality["widened_rho2"] > 1.05
         assert "law_deviation" not in {entry.name for entry in record.physics}
 
