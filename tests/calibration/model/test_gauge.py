@@ -13,6 +13,7 @@ from calibration.model.gauge import (
     loop_basis,
     loop_rms_rad,
     signed_incidence,
+    visible_combinations,
     visible_joint_directions,
 )
 from lumion_hw.mesh.layout.hexagonal import HexMesh
@@ -126,3 +127,31 @@ def test_loops_of_cells_are_what_powers_show_of_the_joints(name: str, size: int)
     assert np.linalg.matrix_rank(np.array(columns), tol=1e-4) == len(loop_basis(mesh))
     gauge = signed_incidence(mesh) @ rng.uniform(0.0, 6.0, signed_incidence(mesh).shape[1])
     np.testing.assert_allclose(powers(joints + gauge), before, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "size"), [("clements", 4), ("reck", 4), ("benes", 4), ("rectangular", 4)])
+def test_combinations_of_phases_change_only_with_the_light(name: str, size: int) -> None:
+    """Each combination is zero for all changes of phases that leave all powers as they are."""
+    mesh, rng = build_mesh(name, (size,)), np.random.default_rng(3)
+    n_arms = 2 * mesh.n_pucs
+    phases = rng.uniform(0.0, 6.0, (8, n_arms + len(mesh.joints)))
+
+    def powers(change_rad: np.ndarray) -> np.ndarray:
+        changed = phases + change_rad
+        loss, (eta_in, eta_out) = np.zeros(mesh.n_pucs), mesh.nominal_eta
+        solver, found = Solver(mesh), []
+        for setting in changed:
+            cells = UnitCells(loss, eta_in, eta_out, setting[:n_arms:2], setting[1:n_arms:2], setting[n_arms:])
+            found.append(np.abs(solver.solve(cells, cells.reference_hz, range(size))).ravel() ** 2)
+        return np.concatenate(found)
+
+    step = 1e-5
+    slopes = np.array([(powers(step * unit) - powers(-step * unit)) / (2 * step) for unit in np.eye(phases.shape[1])])
+    strength, unseen = np.linalg.eigh(slopes @ slopes.T)
+    unseen = unseen[:, strength < 1e-9 * strength[-1]]
+    ports = tuple(mesh.fibre_ports)
+    weights = visible_combinations(mesh, ports[:size], ports[size:])
+    seen = weights.any(axis=1)
+    np.testing.assert_allclose(np.diag(weights)[seen], 1.0, atol=1e-9)
+    assert seen[has_visible_phase(mesh, ports[:size], ports[size:])].all()
+    np.testing.assert_allclose(weights @ unseen, 0.0, atol=1e-6)

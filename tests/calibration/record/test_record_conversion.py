@@ -10,10 +10,12 @@ import pytest
 
 from calibration.fit.bound import plan_bound
 from calibration.model.gauge import loop_rms_rad
+from calibration.model.heating import Heating
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
-from calibration.model.space import ParameterSpace, space_from_record
+from calibration.model.physics import PairDirections, Physics
+from calibration.model.space import LAW_TERMS, ParameterSpace, space_from_record
 from calibration.record.conversion import (
     as_child_record,
     build_record,
@@ -25,7 +27,7 @@ from calibration.record.raw_data import load_raw, save_raw
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.prediction import predict_path, predict_pucs
-from lumion_hw.mesh.record.calibration_record import CrosstalkEntry, Defect
+from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS, CrosstalkEntry, Defect
 from lumion_hw.mesh.waves.scattering import Solver
 from lumion_hw.mesh.waves.shared_return import RETURN_GROUP_SIZES
 from lumion_hw.storage import load_record, save_record
@@ -133,6 +135,36 @@ def test_covariance_comes_back_factored(space: ParameterSpace, hidden: Simulated
     place = space.groups["passive_phase_rad"].start
     assert record.pucs[2].passive_phase_sigma_rad == pytest.approx(float(sigma[place + 2]))
     assert space_from_record(record).size == space.size
+
+
+def test_errors_of_laws_include_their_covariance_with_pair_crosstalk(hidden: SimulatedMesh) -> None:
+    """A fit knows the phase between two arms better than the law and the crosstalk between the arms."""
+    n_arms = 2 * CELL.n_pucs
+    shape = n_arms, n_arms + len(CELL.joints), 3
+    rng = np.random.default_rng(8)
+    pairs = PairDirections(rng.uniform(1e-4, 2e-3, shape[:2]).T, rng.standard_normal(shape).astype(np.float32))
+    ports = tuple(range(CELL.n_ports))
+    space = ParameterSpace(CELL, ports, ports, physics=Physics({CROSSTALK_PAIRS: 0.1}, pairs))
+    parameters = replace(hidden.parameters(), extra_physics={CROSSTALK_PAIRS: np.zeros(shape[1::-1])})
+    # The first combination is known only together with the first term of all laws.
+    covariance, group = np.zeros((space.size, space.size)), space.groups[CROSSTALK_PAIRS]
+    covariance[group.start, group.start] = 0.1**2
+    currents_ma = np.diag(np.full(n_arms, 1.2))
+    heating = Heating(CELL, ORIGIN.heater_ohm)
+
+    def between_arms_rad(point: MeshParameters) -> np.ndarray:
+        arms = heating.phases(point, currents_ma).arm_rad
+        return np.array([arms[heater, heater] - arms[heater, heater ^ 1] for heater in range(n_arms)])
+
+    vector = space.pack(parameters)
+    moved = vector + 0.1 * np.eye(space.size)[group.start]
+    expected = between_arms_rad(space.unpack(moved)) - between_arms_rad(parameters)
+    record = build_record(space, parameters, ORIGIN, covariance)
+    stored = covariance_from_record(record)
+    law = np.concatenate([np.arange(space.size)[space.groups[name]].reshape(1, -1) for name in LAW_TERMS])
+    by_term = np.array([np.full(n_arms, 1.2 ** (2 * power)) for power in (1, 2, 3)])
+    variance = np.einsum("ih,ihjh,jh->h", by_term, stored[law[:, :, None, None], law[None, None]], by_term)
+    np.testing.assert_allclose(np.sqrt(variance), np.abs(expected), rtol=1e-4)
 
 
 def test_a_plan_says_what_was_set_by_prior_and_what_cannot_be_seen(
