@@ -27,6 +27,7 @@ HEAT_GROUPS = (
 )  # fmt: skip
 """Groups of parameters that the phases due to heat depend on."""
 _LAW_STEP_RAD = np.pi / 3.0
+_MAX_EXPONENT = 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,14 +217,13 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _unit_couplings(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
-        shapes = (
-            lambda mm: np.exp(-mm / length_mm),
-            lambda mm: mm / length_mm**2 * np.exp(-mm / length_mm),
-            np.ones_like,
-        )
-        # A trial step of a fit may have a decay length without meaning; its cost is infinite, so it is not taken.
-        with np.errstate(over="ignore", invalid="ignore"):
-            near, slope, common = (self._distances.crosstalk(shape) for shape in shapes)
+        def falling(mm: Real) -> Real:
+            # A trial step of a fit may have a negative decay length; its light must be wrong, but finite.
+            share: Real = np.exp(np.minimum(-mm / length_mm, _MAX_EXPONENT))
+            return share
+
+        shapes = (falling, lambda mm: mm / length_mm**2 * falling(mm), np.ones_like)
+        near, slope, common = (self._distances.crosstalk(shape) for shape in shapes)
         return near, slope, common
 
 

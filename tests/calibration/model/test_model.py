@@ -177,6 +177,22 @@ def test_a_heater_without_a_law_changes_nothing(small: SimulatedMesh, model: Mes
     assert np.isfinite(part.jacobian).all()
 
 
+@pytest.mark.parametrize("length_mm", [-1e-3, -0.5, 1e-3])
+def test_a_decay_length_without_meaning_gives_wrong_but_finite_light(
+    small: SimulatedMesh, model: MeshModel, length_mm: float
+) -> None:
+    """Trial steps of a fit lead there; an overflow would be a warning for its user."""
+    amplitude, usual_mm, floor = small.parameters().crosstalk_rad_per_mw
+    observations = _some(small, 4)
+
+    def light(decay_mm: float) -> np.ndarray:
+        crosstalk = np.array([amplitude, decay_mm, floor])
+        return model.predict(replace(small.parameters(), crosstalk_rad_per_mw=crosstalk), observations)
+
+    assert np.isfinite(light(length_mm)).all()
+    assert np.abs(light(length_mm) / light(usual_mm) - 1).max() > 0.01
+
+
 def test_what_a_parameter_is_called(model: MeshModel) -> None:
     space = model.space
     assert space.describe(space.groups["rho4"].start + 7) == "rho4 of PUC 3 lower arm"
