@@ -1,5 +1,6 @@
 """Sweep of every heater while all other heaters keep constant currents.
 
+Where light never turns back, the others are off in the first sweep, so that its readings also show each heater alone.
 Heaters are grouped by the nearest source. Heaters with an uncertain law (phase against current) are swept again with
 other sources.
 """
@@ -103,6 +104,9 @@ class HeaterSweeps:
         self._sweeps = every if earlier is None else earlier
         self._views = plan.views if views is None else views
         self._dark_views = plan.dark_views if views is None else views
+        self._cold_first = not logbook.probe.mesh.faces
+        if self._cold_first:
+            self._level[:] = 0
         self._last: Real | None = None
         self._active_port: int | None = None
 
@@ -128,7 +132,7 @@ class HeaterSweeps:
         for view in range(self._dark_views):
             if view == self._views:
                 pending = [heater for heater in pending if fits[heater].law is None]
-            if view >= _FIXED_VIEWS and pending:
+            if view >= (1 if self._cold_first else _FIXED_VIEWS) and pending:
                 # Only few heaters are still swept, so the background would hardly change and dark heaters would stay
                 # dark.
                 self._level = self._other.integers(self._levels, size=len(self._level))
@@ -160,6 +164,7 @@ class HeaterSweeps:
         currents = np.tile(self.currents_ma, (self._levels - 1, 1))
         currents[:, heater] = np.sqrt(self._squares[levels[1:]])
         readings = np.vstack([self._last, self._logbook.measure_batch(currents)])
-        self._level[heater] = levels[-1]
-        self._last = readings[-1]
+        if not (self._cold_first and view == 0):
+            self._level[heater] = levels[-1]
+            self._last = readings[-1]
         self._sweeps[heater].append(HeaterSweep(self._squares[levels], readings))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from calibration.report.numbers import Metric, metrics
 from lumion_hw.files.escaping import one_line
-from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, USES, CalibrationRecord, not_certified_for
 
 _CERTIFICATE = "fit certified"
 """Name of the metric 'certified', which is shown as a key figure only."""
@@ -41,13 +41,14 @@ def headline(record: CalibrationRecord) -> Headline:
     by_name = {metric.name: metric for metric in metrics(record)}
     misses = tuple(_miss(metric) for name, metric in by_name.items() if metric.ok is False and name != _CERTIFICATE)
     certified, reason = _certificate(record)
-    faults = tuple(fault for fault in record.faults if fault not in record.doubts)
+    doubts = {doubt for use in USES for doubt in record.doubts_for(use)}
+    faults = tuple(fault for fault in record.faults if fault not in doubts)
     figures = (
         ("PUCs", _coverage(by_name["PUCs calibrated"])),
         ("heaters", _coverage(by_name["heaters calibrated"])),
         ("phase error", _phase_error(by_name)),
         ("held-out error", _held_out_error(record)),
-        ("certified", "yes" if certified else f"no: {reason}"),
+        ("certified", f"no: {reason}" if not certified else _certified_uses(record) or "yes"),
         ("effort", _effort(record)),
     )
     return Headline(_verdict(record, certified, reason, len(misses), len(faults)), figures, misses, faults)
@@ -58,6 +59,8 @@ def _verdict(record: CalibrationRecord, certified: bool, reason: str, n_misses: 
         return "INCOMPLETE: the run was interrupted. The record cannot be used for routing; resume the calibration."
     if not certified:
         return f"Not certified: {reason}. Do not rely on predicted losses and phases."
+    if uses := _certified_uses(record):
+        return f"Certified {uses}."
     if not n_misses and not n_faults:
         return "The calibration is certified and meets all its goals. No fault was found."
     limits = [f"{n_misses} {'goal is' if n_misses == 1 else 'goals are'} missed"] * bool(n_misses)
@@ -73,6 +76,18 @@ def _certificate(record: CalibrationRecord) -> tuple[bool, str]:
     if record.quality.get("fit_certified", 1.0) < 1.0:
         return False, "the fit does not explain all readings"
     return True, ""
+
+
+def _certified_uses(record: CalibrationRecord) -> str:
+    """Return for which uses a record is certified and for which not, with reasons; empty if for all."""
+    doubts = {use: doubts for use in USES if (doubts := record.doubts_for(use))}
+    if not doubts:
+        return ""
+    reasons = (
+        f"not for {use}: {'; '.join(doubt.removeprefix(not_certified_for(use)).rstrip('.') for doubt in of_use)}"
+        for use, of_use in doubts.items()
+    )
+    return f"for {' and '.join(use for use in USES if use not in doubts)}; {'; '.join(reasons)}"
 
 
 def _coverage(metric: Metric) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from calibration.diagnose.element_faults import LEFT_OUT, UNSEEN_PUC
 from calibration.model.gauge import has_visible_phase
+from calibration.record.regimes import REGIMES
 from calibration.report.uncertainty import (
     crosstalk_sigma_mrad,
     illuminated_loops,
@@ -92,8 +93,10 @@ _READ = "includes noise and converter step of the readings"
 _FROM_QUALITY: tuple[tuple[str, str, str, float | None, bool, str], ...] = (
     ("held_out_rms_db", "held-out port power, rms", "dB", None, False, "settings that no fit used; " + _READ),
     ("held_out_excess_db", "held-out port power, rms above reading noise", "dB", 0.1, False, "error of the record"),
-    ("held_out_random_rms_db", "held-out port power at random currents, rms", "dB", None, False, ""),
-    ("held_out_states_rms_db", "held-out port power in switch states, rms", "dB", None, False, ""),
+    *(
+        (f"held_out_{kind}_rms_db", f"held-out port power {regime.description}, rms", "dB", None, False, "")
+        for kind, regime in REGIMES.items()
+    ),
     ("held_out_median_db", "held-out port power, median", "dB", None, False, ""),
     ("held_out_worst_db", "held-out port power, worst", "dB", None, False, ""),
     ("held_out_readings", "held-out readings judged", "", None, False, ""),

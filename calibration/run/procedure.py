@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -36,6 +36,7 @@ from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, coupler_spr
 from calibration.model.space import ParameterSpace
 from calibration.model.work import FIRST_FITS_SHARE, FitWork
 from calibration.record.conversion import Origin, build_record
+from calibration.record.regimes import REGIMES, Kind
 from calibration.run.blas_threads import on_one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
 from calibration.run.by_hand import BY_HAND_FIELD_ERROR, HandMeasurement
@@ -49,10 +50,28 @@ from calibration.run.conclusions import (
 )
 from calibration.run.freed_memory import keep_freed_memory
 from calibration.run.planning import AdaptiveMeasurement, Goal, Knowledge, light_change_s, shortfall
-from calibration.run.verification import SETTINGS, TOLERANCE_DB, Verification, verify, verify_at, verify_readings
+from calibration.run.verification import (
+    SETTINGS,
+    TOLERANCE_DB,
+    Verification,
+    regime_settings,
+    verify,
+    verify_at,
+    verify_readings,
+    verify_regimes,
+)
 from calibration.run.wavelengths import Extended, WavelengthExtension
 from lumion_hw.errors import LumionError
-from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, NOT_CERTIFIED, CalibrationRecord, Conditions, Defect
+from lumion_hw.mesh.record.calibration_record import (
+    EMULATED_CHIP,
+    NOT_CERTIFIED,
+    USES,
+    CalibrationRecord,
+    Conditions,
+    Defect,
+    Use,
+    not_certified_for,
+)
 from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
@@ -243,7 +262,9 @@ class Calibration:
         levels = [reading.level_dbm for reading in measured.fibres]
         self._fibres = losses_from_levels_db(self._model(start), diagnosed.parameters, selected, levels)
         held_out = np.array(measured.held_out)
-        self._check_verification(verify_readings(self.logbook, self.record(), observations[held_out]), held_out)
+        verification = verify_readings(self.logbook, self.record(), observations[held_out])
+        self._keep_figures(verification.figures())
+        self._judge((verification, held_out))
         self._report_changes(measured.changes)
 
     def _tune(self) -> None:
@@ -308,6 +329,7 @@ class Calibration:
         # Reserve for the later stages (fibres, verification, final check), so that further measurements do not use up
         # their time.
         settings = len(start.survey.sources) * (2 + SETTINGS_PER_SOURCE) + SETTINGS
+        settings += regime_settings(self.probe.mesh, len(start.survey.sources), len(self._bootstrap.heaters))
         # There is no published time of a source change; this bench has shown it by now.
         times = replace(self.logbook.times, input_change_s=light_change_s(self.logbook.entries))
         measuring = AdaptiveMeasurement(
@@ -400,7 +422,12 @@ class Calibration:
         verification = verify(
             self.logbook, self.record(), self.seed, lambda step, total: self.progress("verification", step, total)
         )
-        self._check_verification(verification, np.arange(first, len(self.logbook)))
+        self._keep_figures(verification.figures())
+        regimes, numbers = verify_regimes(
+            self.logbook, self.record(), self.seed, lambda step, total: self.progress("regimes of use", step, total)
+        )
+        self._keep_figures(regimes.figures_by_regime())
+        self._judge((verification, np.arange(first, len(self.logbook))), (regimes, numbers))
         unseen_nm = self._extended.unseen_nm if self._extended else None
         if unseen_nm is not None:
             at_unseen = verify_at(self.logbook, self.record(), unseen_nm, self.seed, settings=_SETTINGS_UNSEEN)
@@ -408,16 +435,36 @@ class Calibration:
                 self.quality |= {"unseen_wavelength_nm": unseen_nm, "unseen_wavelength_rms_db": at_unseen.rms_db}
                 self.quality["unseen_wavelength_excess_db"] = at_unseen.excess_db
 
-    def _check_verification(self, verification: Verification, settings: NDArray[np.int64]) -> None:
-        self.quality |= verification.figures()
-        for name, value in verification.figures().items():
+    def _keep_figures(self, figures: Mapping[str, float]) -> None:
+        self.quality |= figures
+        for name, value in figures.items():
             if name.endswith("_db"):
                 self.residual(name, value)
+
+    def _judge(self, *verified: tuple[Verification, NDArray[np.int64]]) -> None:
+        """Withhold the certificate for the uses whose light is wrong.
+
+        ``verified`` are results, with the number of each setting in the logbook.
+        """
         # Drift after the fit makes every prediction wrong and is reported as drift; the record itself may be right.
         widened = max((factor for name, factor in self.quality.items() if name.startswith("widened_")), default=1.0)
-        if verification.is_wrong(guessed=widened > MAX_ERROR_FACTOR) and self._is_verification_wrong(settings):
-            self.faults.append(f"{NOT_CERTIFIED}{verification.description()}")
+        measured, wrong = set[Use](), dict[Kind, str]()
+        for verification, numbers in verified:
+            for kind, regime in REGIMES.items():
+                part = replace(verification.of(kind), suspects=verification.suspects)
+                settings = numbers[sorted({result.setting for result in part.results})]
+                measured |= set(regime.uses) if part.results else set()
+                if part.is_wrong(guessed=widened > MAX_ERROR_FACTOR) and self._is_verification_wrong(settings):
+                    wrong[kind] = part.description(regime.description)
+        # A use that no regime shows stands on the others.
+        withheld = {use for kind in wrong for use in REGIMES[kind].uses} | (set(USES) - measured if wrong else set())
+        if withheld == set(USES):
+            self.faults += [f"{NOT_CERTIFIED}{text}" for text in wrong.values()]
             self.quality["fit_certified"] = 0.0
+            return
+        for use in (use for use in USES if use in withheld):
+            texts = [text for kind, text in wrong.items() if use in REGIMES[kind].uses]
+            self.faults += [f"{not_certified_for(use)}{text}" for text in texts or wrong.values()]
 
     def _is_verification_wrong(self, settings: NDArray[np.int64]) -> bool:
         start, diagnosed = self._start, self._diagnosed

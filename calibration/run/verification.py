@@ -1,27 +1,30 @@
 """Verification: comparison of predicted and measured light in settings that no fit used.
 
-Half of the settings are random heater currents, half bar and cross states.
+The settings are those in which a record is used, in several regimes (:mod:`calibration.record.regimes`). Each regime is
+judged by itself, and withholds the certificate only for the uses that it stands for.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.measure.logbook import Logbook
 from calibration.measure.probe import TUNING_ERROR_HZ, Probe, tune_sources
+from calibration.model.ideal_mesh import MeanLight
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.space import space_from_record
 from calibration.record.conversion import dark_currents_ma, parameters_from_record
+from calibration.record.regimes import REGIMES, Kind
 from calibration.run.blas_threads import on_one_blas_thread
 from lumion_hw.errors import CalibrationError, ConfigError, LimitError
-from lumion_hw.mesh.layout.topology import State, Trace
+from lumion_hw.mesh.layout.topology import MeshTopology, State, Trace
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR
@@ -30,9 +33,7 @@ from lumion_hw.mesh.record.validity import UseConditions, check_validity
 from lumion_hw.mesh.waves.scattering import Solver
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
-Kind = Literal["random", "states"]
-KINDS: tuple[Kind, ...] = ("random", "states")
-"""Kinds of settings: random heater currents, and bar and cross states as in routing."""
+_BASIC: tuple[Kind, ...] = ("random", "states")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class HeldOut:
     Powers are those that leave the mesh: photocurrent over responsivity.
 
     Attributes:
-        kind: Type of setting: ``random`` or ``states``.
+        kind: Regime of the setting.
         source: Port of the light.
         error_db: Measured minus predicted power, where very small powers are replaced by the smallest one compared.
         noise_db: Standard deviation of ``error_db`` from reading noise.
@@ -72,7 +73,7 @@ class Verification:
     suspects: tuple[int, ...] = ()
 
     def of(self, kind: Kind) -> Verification:
-        """Return the comparisons of one kind (``random`` or ``states``)."""
+        """Return the comparisons of one regime."""
         return Verification(tuple(result for result in self.results if result.kind == kind))
 
     @property
@@ -106,17 +107,17 @@ class Verification:
         If the standard errors are ``guessed`` (unreliable), only the tolerance counts.
         """
         exceeds_tolerance = bool(self.results) and self.excess_db > TOLERANCE_DB
-        return exceeds_tolerance and (guessed or self.chi2 > _EXPLAINED_CHI2)
+        return exceeds_tolerance and (guessed or self.chi2 > max(_EXPLAINED_CHI2, _largest_chi2(len(self.results))))
 
     @property
     def settings(self) -> int:
         """Number of settings with at least one comparison."""
         return len({result.setting for result in self.results})
 
-    def description(self) -> str:
-        """Return a sentence about the deviation of measured from predicted light."""
+    def description(self, where: str = "in held-out settings") -> str:
+        """Return a sentence about the deviation of measured from predicted light; ``where`` says in which settings."""
         return (
-            f"in held-out settings the light deviates by {self.rms_db:.2f} dB rms ({self.excess_db:.2f} dB above "
+            f"{where} the light deviates by {self.rms_db:.2f} dB rms ({self.excess_db:.2f} dB above "
             f"noise, χ² {self.chi2:.1f} with the record's errors); suspected PUCs: "
             f"{', '.join(map(str, self.suspects)) or 'none'}"
         )
@@ -135,8 +136,18 @@ class Verification:
             "held_out_worst_db": float(np.max(errors)),
             "held_out_chi2": self.chi2,
         }
-        parts = {kind: part for kind in KINDS if (part := self.of(kind)).results}
-        return figures | {f"held_out_{kind}_rms_db": part.rms_db for kind, part in parts.items()}
+        return figures | self.figures_by_regime()
+
+    def figures_by_regime(self) -> dict[str, float]:
+        """Return the rms error of each regime with results, for ``quality`` of a record."""
+        parts = {kind: part for kind in REGIMES if (part := self.of(kind)).results}
+        return {f"held_out_{kind}_rms_db": part.rms_db for kind, part in parts.items()}
+
+
+def _largest_chi2(readings: int) -> float:
+    """Return the largest χ² per reading that correct standard errors leave by chance (Wilson, Hilferty 1931)."""
+    spread = 2.0 / (9.0 * readings)
+    return float((1.0 - spread + _SCATTER_SIGMA * np.sqrt(spread)) ** 3)
 
 
 def rms_db(results: Iterable[HeldOut]) -> float:
@@ -155,8 +166,9 @@ SETTINGS = 40
 """Number of settings: half random currents, half bar and cross states."""
 TOLERANCE_DB = 0.1
 """Largest acceptable rms error above reading noise."""
-# Largest mean squared error, in standard errors of reading and record, that counts as explained.
-_EXPLAINED_CHI2 = 1.5
+# Largest mean squared error, in standard errors of reading and record, that counts as explained; with few readings it
+# may exceed this by so many standard deviations of its scatter.
+_EXPLAINED_CHI2, _SCATTER_SIGMA = 1.5, 4.0
 MIN_DBM = -40.0
 """Smallest predicted or measured power in dBm that is compared."""
 # Ports less than 10 dB above the noise floor are not compared either (docs/calibration.md, step 8).
@@ -166,6 +178,10 @@ _DARK_MA = 1e-12
 # Variation of the light from setting to setting: polarization in the fibres, laser power (assumption).
 _LIGHT_DB = 0.02
 _RELATIVE_NOISE = 0.005
+# Number of sources with which regimes other than single heaters are measured, and of settings of random phases each.
+_SOURCES_PER_REGIME, _TURNS_PER_SOURCE = 6, 2
+# Readings that change by less per phase of the heater that is driven alone are not compared.
+_MIN_DB_PER_RAD = 0.5
 # Number of candidate states. Most random paths leave the mesh near their input; 40 unselected ones miss up to half of
 # 72 PUCs.
 _CANDIDATES = 8
@@ -244,12 +260,69 @@ def verify_readings(probe: Probe, record: CalibrationRecord, observations: Obser
     return _compare(probe, record, plan, observations.reading_ma, 0.0)
 
 
+@on_one_blas_thread
+def verify_regimes(
+    probe: Probe,
+    record: CalibrationRecord,
+    seed: int,
+    on_step: Callable[[int, int], None] = lambda step, total: None,
+) -> tuple[Verification, NDArray[np.int64]]:
+    """Measure each heater alone, and settings at the ends of the range of heat, as :func:`verify`.
+
+    Heaters that were driven alone before, in settings that no fit used, are not measured again. The second result is
+    the number of each setting in the logbook.
+
+    Args:
+        probe: Access to the mesh.
+        record: The record to verify.
+        seed: Random seed.
+        on_step: Called after the settings of every source.
+    """
+    logbook = probe if isinstance(probe, Logbook) else Logbook(probe)
+    record = _with_levels(record, logbook)
+    sources = [entry.port for entry in record.ports if entry.source_dbm is not None and entry.port in logbook.sources]
+    if not sources or record.joints is None:
+        return Verification(()), np.zeros(0, np.int64)
+    rng, first = np.random.default_rng(np.random.SeedSequence([seed, 0x5E6])), len(logbook)
+    swept = _swept_alone(logbook.observations(), sources, rng)
+    plan = _regime_plan(logbook, record, sources, set(swept), rng)
+    for number, (source, steps) in enumerate(itertools.groupby(plan, key=lambda step: step.source), start=1):
+        logbook.light_only_port(source)
+        logbook.measure_batch(np.stack([step.currents_ma for step in steps]))
+        on_step(number, len(sources))
+    numbers = np.concatenate([np.array(list(swept.values()), np.int64), np.arange(first, len(logbook))])
+    observations = logbook.observations()[numbers]
+    alone = [
+        _VerificationStep("single", int(observations.source[index]), observations.currents_ma[index], heater=heater)
+        for index, heater in enumerate(swept)
+    ]
+    plan = [*alone, *plan]
+    if observations.late is not None:
+        plan = [replace(step, late=late) for step, late in zip(plan, observations.late, strict=True)]
+    return _compare(logbook, record, plan, observations.reading_ma, 0.0), numbers
+
+
+def regime_settings(mesh: MeshTopology, sources: int, heaters: int) -> int:
+    """Return how many settings :func:`verify_regimes` measures at the end of a calibration."""
+    per_source = 2 * _TURNS_PER_SOURCE + 3
+    return (heaters if mesh.faces else 0) + min(sources, _SOURCES_PER_REGIME) * per_source
+
+
+def _swept_alone(observations: Observations, sources: Sequence[int], rng: np.random.Generator) -> dict[int, int]:
+    """Return one earlier setting, chosen at random, for each heater that was driven alone there."""
+    is_on = observations.currents_ma > 0.0
+    alone = np.flatnonzero((is_on.sum(axis=1) == 1) & np.isin(observations.source, sources))
+    heaters = is_on[alone].argmax(axis=1)
+    return {int(heater): int(rng.choice(alone[heaters == heater])) for heater in np.unique(heaters)}
+
+
 @dataclass(frozen=True, eq=False)
 class _VerificationStep:
     kind: Kind
     source: int
     currents_ma: Real
     late: NDArray[np.float32] | None = None
+    heater: int | None = None  # driven alone
 
 
 def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
@@ -268,7 +341,7 @@ def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
 def _plan(
     probe: Probe, record: CalibrationRecord, sources: list[int], settings: int, rng: np.random.Generator
 ) -> list[_VerificationStep]:
-    kinds: tuple[Kind, ...] = ("states",) if record.joints is None else ("random", "states")
+    kinds: tuple[Kind, ...] = ("states",) if record.joints is None else _BASIC
     max_ma = np.minimum(CalibratedMesh.from_record(record).max_ma, probe.heater_max_ma)
     counts: Counter[int] = Counter()
     plan = []
@@ -282,6 +355,48 @@ def _plan(
             counts.update(set(path[0].pucs))
             plan.append(_VerificationStep(kind, source, path[1]))
     return plan
+
+
+def _regime_plan(
+    probe: Probe, record: CalibrationRecord, sources: list[int], swept: Collection[int], rng: np.random.Generator
+) -> list[_VerificationStep]:
+    calibrated = CalibratedMesh.from_record(record)
+    max_ma = np.minimum(calibrated.max_ma, probe.heater_max_ma)
+    heaters = np.flatnonzero(max_ma > 0.0)
+    # Every heater alone, together over the whole range; with the source that gives its PUC the most light.
+    share = (rng.permutation(len(heaters)) + 0.5) / max(len(heaters), 1)
+    light = MeanLight.of(probe.mesh).entering[heaters // 2][:, sources].argmax(axis=1)
+    chosen = {sources[int(n)] for n in np.linspace(0, len(sources) - 1, min(_SOURCES_PER_REGIME, len(sources)))}
+    # As hot as random settings can be by chance, so that the limit of the total power is never reached.
+    hot_ma = np.sqrt(min(0.5 + 1.15 / np.sqrt(max(len(heaters), 1)), 1.0)) * max_ma
+    plan, repeated = list[_VerificationStep](), list[_VerificationStep]()
+    for number, source in enumerate(sources):
+        for index in np.flatnonzero(light == number):
+            if int(heaters[index]) in swept:
+                continue
+            currents = np.zeros(len(max_ma))
+            currents[heaters[index]] = np.sqrt(share[index]) * max_ma[heaters[index]]
+            plan.append(_VerificationStep("single", source, currents, heater=int(heaters[index])))
+        if source not in chosen:
+            continue
+        turns = [_random_turns(calibrated, max_ma, rng) for _ in range(_TURNS_PER_SOURCE)]
+        plan += [_VerificationStep("turns", source, currents) for currents in turns]
+        plan.append(_VerificationStep("hot", source, hot_ma))
+        plan.append(_VerificationStep("changed", source, _random_turns(calibrated, max_ma, rng)))
+        plan.append(_VerificationStep("cold", source, np.zeros(len(max_ma))))
+        repeated += [_VerificationStep("repeated", source, currents) for currents in turns]
+    return [*plan, *repeated]
+
+
+def _random_turns(calibrated: CalibratedMesh, max_ma: Real, rng: np.random.Generator) -> Real:
+    """Return currents for random phases of up to a turn, with one heater per PUC where it has two."""
+    phase_rad = rng.uniform(0.0, 2.0 * np.pi, len(max_ma))
+    live = (max_ma > 0.0).reshape(-1, 2)
+    other = rng.integers(2, size=len(live))
+    phase_rad[2 * np.flatnonzero(live.all(axis=1)) + other[live.all(axis=1)]] = 0.0
+    phase_rad = np.where(max_ma > 0.0, np.minimum(phase_rad, 0.999 * calibrated.reach_rad), 0.0)
+    currents: Real = np.minimum(calibrated.currents_ma(phase_rad), max_ma)
+    return currents
 
 
 def _least_used_states(
@@ -412,6 +527,8 @@ def _compare(
     noise_db = np.hypot(_DB_PER_SHARE * noise.sigma_ma(bright_ma) / bright_ma, _LIGHT_DB)
     # Errors are in dB of the brighter value, so that a slightly wrong null is not an infinite error.
     slopes = _slopes_db(record, plan, columns, brighter, detuning_hz)
+    if slopes is not None:
+        is_compared &= _shows_heater(record, plan, slopes)
     # Reading noise and the record's covariance are combined: χ² = 1 means that the standard errors are correct.
     sigma_db = np.sqrt(noise_db**2 + _variance_db2(record, slopes))
     results = [
@@ -452,6 +569,21 @@ def _slopes_db(
     for part in model.linearise(parameters, settings):
         slopes[part.settings, columns] = part.jacobian * per_ma[part.settings, :, None]
     return slopes
+
+
+def _shows_heater(record: CalibrationRecord, plan: list[_VerificationStep], slopes: Real) -> NDArray[np.bool_]:
+    """Return which readings change with the phase of the heater that is driven alone, ``(settings, monitors)``.
+
+    All readings of other settings count.
+    """
+    law = space_from_record(record).group("rho2")
+    rho2 = parameters_from_record(record).heater_law[:, 0]
+    shows = np.ones(slopes.shape[:2], np.bool_)
+    for number, step in enumerate(plan):
+        if step.heater is not None:
+            per_rad = slopes[number, :, law.start + step.heater] / step.currents_ma[step.heater] ** 2
+            shows[number] = (rho2[step.heater] > 0.0) & (np.abs(per_rad) > _MIN_DB_PER_RAD)
+    return shows
 
 
 def _variance_db2(record: CalibrationRecord, slopes: Real | None) -> Real | float:

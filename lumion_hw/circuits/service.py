@@ -114,8 +114,8 @@ class CircuitService:
         self.lost_circuits: tuple[ActiveCircuit, ...] = ()
         self.alignments: dict[str, Alignment] = {}
         self._record = record_path
-        if record.doubts:
-            bench.events.add("record not certified", record=record_path, reasons=list(record.doubts))
+        if doubts := record.doubts_for("switching"):
+            bench.events.add("record not certified", record=record_path, reasons=list(doubts))
 
     @property
     def state(self) -> CircuitState:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lumion_hw.circuits.lease_clock import LeaseClock
     from lumion_hw.circuits.maintenance import CircuitHealth
     from lumion_hw.circuits.state import ActiveCircuit, CircuitState, MeshFinding
-    from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+    from lumion_hw.mesh.record.calibration_record import CalibrationRecord, Use
 
 _MARGIN_DB, _LOSS_DB = Number("dB", 0.0, 100.0), Number("dB", 0.0, 1000.0)
 _STALE_S = 3600.0
@@ -123,10 +123,10 @@ class BenchTarget:
         return record
 
 
-def note_uncertified_record(record: CalibrationRecord | None) -> None:
-    """Print a warning if the calibration was not certified (did not pass its own checks)."""
-    if record is not None and record.doubts:
-        note(f"warning: the calibration record is {'; '.join(record.doubts)}. Predicted margins may be wrong.")
+def note_uncertified_record(record: CalibrationRecord | None, use: Use = "switching") -> None:
+    """Print a warning if the calibration was not certified for a use (did not pass its own checks)."""
+    if record is not None and (doubts := record.doubts_for(use)):
+        note(f"warning: the calibration record is {'; '.join(doubts)}. Predicted light may be wrong.")
 
 
 def target_options(function: Any) -> Any:

@@ -86,7 +86,7 @@ def program(
         if target is not None:
             check_target(target, description, overwrite)
     wanted, record = read_matrix(Path(matrix_file)), load_record(Path(record_file))
-    note_uncertified_record(record)
+    note_uncertified_record(record, "matrices")
     ports = _ports(inputs, "--inputs"), _ports(outputs, "--outputs")
     aged_s = cli_drift.aged_s(aged_days, lock_arguments["emulate"])
     with (

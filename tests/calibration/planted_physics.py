@@ -55,3 +55,49 @@ def _read_as(read: Callable[[Real, NDArray[np.int64]], Real]) -> Plant:
         world.monitor_ma = planted  # type: ignore[method-assign]
 
     return plant
+
+
+def warmed_sibling(share: float) -> Plant:
+    """Each heater warms the other arm of its PUC by a share of its own phase."""
+
+    def plant(bench: EmulatedBench) -> None:
+        truth = bench.world.truth
+        heaters = np.arange(len(truth.p_pi_mw))
+        truth.crosstalk.arm_rad_per_mw[heaters ^ 1, heaters] += share * np.pi / truth.p_pi_mw
+
+    return plant
+
+
+def one_sided_crosstalk(share: float) -> Plant:
+    """Crosstalk to the right is stronger by a share, and to the left weaker."""
+
+    def plant(bench: EmulatedBench) -> None:
+        truth = bench.world.truth
+        x = np.repeat(bench.world.mesh.corners.reshape(-1, 4, 2).mean(axis=1)[:, 0], 2)
+        truth.crosstalk.arm_rad_per_mw[:] *= 1.0 + share * np.sign(x[:, None] - x[None, :])
+
+    return plant
+
+
+def sagging_supply(share: float, half_load_ma: float) -> Plant:
+    """All currents fall by a share at half load, with the cube of the total current."""
+
+    def plant(bench: EmulatedBench) -> None:
+        heaters = bench.world.truth.variations.heaters
+        carried_ma = heaters.carried_ma
+
+        def sagging(currents_ma: Real) -> Real:
+            return carried_ma(currents_ma * (1.0 - share * (currents_ma.sum() / half_load_ma) ** 3))
+
+        object.__setattr__(heaters, "carried_ma", sagging)
+
+    return plant
+
+
+def range_step(share: float, above_ma: float = 0.02) -> Plant:
+    """The amplifier of each monitor has another gain above a current."""
+
+    def read(current: Real, ports: NDArray[np.int64]) -> Real:
+        return np.asarray(np.where(current > above_ma, current * (1.0 + share), current))
+
+    return _read_as(read)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +78,15 @@ _STATES: tuple[State, State] = ("bar", "cross")
 # Records hold this prefix in their faults: with another one, older records would lose their doubts.
 NOT_CERTIFIED = "not certified: "
 """Prefix of fault texts that say why the calibration was not certified."""
+Use = Literal["switching", "matrices", "single heaters"]
+"""What a record is used for: circuits through bar and cross states, programmed matrices, heaters driven alone."""
+USES: tuple[Use, ...] = get_args(Use)
+"""All uses of a record."""
+
+
+def not_certified_for(use: Use) -> str:
+    """Return the prefix of fault texts that say why the calibration was not certified for one use."""
+    return f"not certified for {use}: "
 
 
 @dataclass(frozen=True)
@@ -153,6 +162,11 @@ class CalibrationRecord:
             return named
         # The fit was not certified, and the faults do not say why.
         return (f"{NOT_CERTIFIED}the fit does not explain all readings",)
+
+    def doubts_for(self, use: Use) -> tuple[str, ...]:
+        """Return why the calibration was not certified for a use, one sentence each; empty if it was certified."""
+        prefix = not_certified_for(use)
+        return (*self.doubts, *(fault for fault in self.faults if fault.startswith(prefix)))
 
     def __repr__(self) -> str:
         """Return a one-line summary of the record."""

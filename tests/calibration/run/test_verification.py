@@ -83,6 +83,12 @@ def worst(found: Verification) -> HeldOut:
     return max(found.results, key=lambda result: abs(result.error_db))
 
 
+def test_a_few_readings_may_scatter_more_than_many() -> None:
+    few, many = (tuple(HeldOut(n, "hot", 1, 2, -20.0, 0.5, 0.01, 1.5) for n in range(count)) for count in (6, 200))
+    assert not Verification(few).is_wrong(guessed=False)
+    assert Verification(many).is_wrong(guessed=False)
+
+
 # A true record -------------------------------------------------------------------------------------------------------
 
 
@@ -302,7 +308,7 @@ def test_the_figures_are_root_mean_squares() -> None:
 def test_light_is_wrong_where_it_is_off_by_more_than_the_record_says_of_itself(
     error_db: float, sigma: float, guessed: bool, wrong: bool
 ) -> None:
-    results = (HeldOut(0, "states", 1, 2, -20.0, error_db, 0.01, sigma),)
+    results = tuple(HeldOut(setting, "states", 1, 2, -20.0, error_db, 0.01, sigma) for setting in range(200))
     assert Verification(results).is_wrong(guessed=guessed) == wrong
     assert not Verification(()).is_wrong(guessed=guessed)
 

@@ -1,0 +1,126 @@
+"""Each regime of use is measured and judged by itself, and decides about the certificate for its uses only."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from calibration.measure.bench_probe import BenchProbe
+from calibration.measure.logbook import Logbook
+from calibration.record.regimes import REGIMES, Kind
+from calibration.report.headline import headline
+from calibration.run.procedure import Calibration
+from calibration.run.verification import HeldOut, Verification, regime_settings, verify_regimes
+from lumion_hw.bench.bench import Bench
+from lumion_hw.mesh.record.calibration_record import USES, CalibrationRecord, Use
+from lumion_hw.mesh.waves.heater import HeaterLaw
+from tests.calibration.bench_run import SMALL
+from tests.calibration.model.solver_probe import LAW, SolverProbe
+from tests.calibration.run.test_verification import SOURCES, paper_probe, true_record, with_puc
+
+WRONG_PUC = 3
+MEASURED: tuple[Kind, ...] = ("single", "turns", "hot", "changed", "cold", "repeated")
+
+
+def wrong_law_record(probe: SolverProbe) -> CalibrationRecord:
+    """Return a record in which the law of one heater is 3 % too steep."""
+    record = true_record(probe)
+    law = HeaterLaw(1.03 * LAW.rho2_rad_per_ma2, 1.03 * LAW.rho4_rad_per_ma4, LAW.max_ma)
+    heater = dataclasses.replace(record.pucs[WRONG_PUC].upper, law=law)
+    return with_puc(record, WRONG_PUC, upper=heater)
+
+
+def test_a_true_record_predicts_the_light_in_every_regime() -> None:
+    probe = paper_probe()
+    found, numbers = verify_regimes(probe, true_record(probe), seed=1)
+    assert {result.kind for result in found.results} == set(MEASURED)
+    for kind in MEASURED:
+        assert not found.of(kind).is_wrong(guessed=False), kind
+    assert len(numbers) == len(probe.settings) == regime_settings(probe.mesh, len(SOURCES), len(probe.alive))
+
+
+def test_every_heater_is_driven_alone_together_over_the_whole_range() -> None:
+    probe = paper_probe()
+    verify_regimes(probe, true_record(probe), seed=1)
+    settings = np.array(probe.settings)
+    alone = settings[np.count_nonzero(settings, axis=1) == 1]
+    assert sorted(alone.argmax(axis=1)) == list(range(len(probe.alive)))
+    share = np.sort(alone.max(axis=1) ** 2 / LAW.max_ma**2)
+    np.testing.assert_allclose(share, (np.arange(len(share)) + 0.5) / len(share), rtol=1e-9)
+
+
+def test_heaters_that_were_driven_alone_before_are_not_measured_again() -> None:
+    probe = paper_probe()
+    logbook = Logbook(probe)
+    logbook.light_only_port(SOURCES[0])
+    for heater in range(4):
+        logbook.measure(np.where(np.arange(len(probe.alive)) == heater, 1.0, 0.0))
+    _, numbers = verify_regimes(logbook, true_record(probe), seed=1)
+    assert sorted(numbers[:4]) == [0, 1, 2, 3]
+    alone = np.count_nonzero(np.array(probe.settings), axis=1) == 1
+    assert np.count_nonzero(alone) == len(probe.alive)
+
+
+def test_a_wrong_law_shows_with_its_heater_alone() -> None:
+    probe = paper_probe()
+    found, _ = verify_regimes(probe, wrong_law_record(probe), seed=1)
+    worst = max(found.of("single").results, key=lambda result: abs(result.error_sigma))
+    assert abs(worst.error_sigma) > 5.0
+    assert np.flatnonzero(probe.settings[worst.setting]).tolist() == [2 * WRONG_PUC]
+    assert not found.of("cold").is_wrong(guessed=False)
+
+
+def _results(wrong: Sequence[Kind]) -> Verification:
+    """Return some comparisons in every regime, 0.5 dB off in some of them."""
+    return Verification(
+        tuple(
+            HeldOut(number, kind, 1, port, -20.0, 0.5 if kind in wrong else 0.0, 0.01, 5.0 if kind in wrong else 0.0)
+            for number, kind in enumerate(REGIMES)
+            for port in range(4)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "withheld"),
+    [
+        ((), ()),
+        (("states",), ("switching",)),
+        (("random", "hot"), ("matrices",)),
+        (("single",), ("single heaters",)),
+        (("states", "single"), ("switching", "single heaters")),
+        (("changed",), USES),
+        (("states", "turns", "single"), USES),
+    ],
+)
+def test_a_wrong_regime_withholds_the_certificate_for_its_uses(
+    wrong: tuple[Kind, ...], withheld: tuple[Use, ...]
+) -> None:
+    with Bench.emulate(SMALL, seed=1) as bench:
+        probe = BenchProbe(bench)
+        run = Calibration(probe, probe.device_under_test(), 1)
+        run.quality |= {"fit_certified": 1.0}
+        run._judge((_results(wrong), np.arange(len(REGIMES))))
+        record = dataclasses.replace(run.record(), complete=True)
+    assert tuple(use for use in USES if record.doubts_for(use)) == withheld
+    assert bool(record.doubts) == (withheld == USES)
+    assert record.quality["fit_certified"] == (withheld != USES)
+    for kind in wrong:
+        assert any(REGIMES[kind].description in fault for fault in record.faults)
+    certified = dict(headline(record).figures)["certified"]
+    kept = [use for use in USES if use not in withheld]
+    assert certified.startswith(
+        "no: " if not kept else "yes" if not withheld else f"for {' and '.join(kept)}; not for "
+    )
+
+
+def test_a_use_that_no_regime_shows_stands_on_the_others() -> None:
+    """With fibres moved by hand, only random currents are verified."""
+    with Bench.emulate(SMALL, seed=1) as bench:
+        probe = BenchProbe(bench)
+        run = Calibration(probe, probe.device_under_test(), 1)
+        run._judge((_results(("random",)).of("random"), np.arange(1)))
+        assert run.record().doubts
