@@ -5,10 +5,12 @@ import re
 from collections.abc import Callable
 
 import pytest
+import yaml
 
 from lumion_hw.bench import BenchModel
 from lumion_hw.bench.file.known_kinds import builtin_kinds
 from lumion_hw.bench.file.roles import Role
+from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.circuits import CircuitRequest, plan_circuits
 from lumion_hw.emulator.transponders.cmis.profiles import PROFILES
 from lumion_hw.errors import CircuitError, ConfigError
@@ -107,12 +109,15 @@ def test_a_module_that_speaks_two_formats_takes_the_one_both_speak() -> None:
 
 
 def test_direct_detection_over_cmis_plans_like_any_other() -> None:
-    file = document()
+    text = SMALL.read_text(encoding="utf-8")
+    for name in ("sfp-a", "sfp-b"):
+        text = re.sub(rf"(transponder: |nics: \[){name}\b", rf"\g<1>{name}/1", text)
+    file = yaml.safe_load(text)
     for name in ("sfp-a", "sfp-b"):
         file["devices"][name] = {"kind": "cmis", "profile": "400g-dr4"}
     for fibre in file["wiring"]["inputs"]:
         fibre["gain_db"] = 16.0
-    circuit = plan_circuits(model_of(file), record_of(), [A_B]).circuits[0]
+    circuit = plan_circuits(model_of(file), record_of(), [CircuitRequest("sfp-a/1", "sfp-b/1")]).circuits[0]
     assert (circuit.budget.format.name, circuit.strategy, len(circuit.arms)) == ("100GBASE-DR", "controller", 1)
     assert circuit.budget.required_osnr_db is None
 
@@ -164,7 +169,7 @@ def test_every_kind_of_module_says_what_its_ends_are() -> None:
 @pytest.mark.parametrize("name", PROFILES)
 def test_modules_are_planned_as_they_are_emulated(name: str) -> None:
     profile = PROFILES[name]
-    optics = with_device("zr-b", ZR_PAIR, profile=name).devices["zr-b"].optics
+    optics = CmisModel.model_validate({"kind": "cmis", "profile": name}).optics
     if name == "aec":
         assert optics is None  # copper has no light to plan with
         return
