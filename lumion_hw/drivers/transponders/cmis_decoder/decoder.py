@@ -16,6 +16,7 @@ from lumion_hw.drivers.transponders.decoded import (
     FieldKey,
     Finding,
     Severity,
+    cable_text,
     check_answer,
     sorted_by_severity,
 )
@@ -34,7 +35,7 @@ from lumion_hw.standards.cmis.codes import DiagnosticsSelector
 from lumion_hw.standards.cmis.diagnostic_pages import VIEW_BER, VIEW_COUNTERS, VIEW_SNR
 from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE
 from lumion_hw.standards.cmis.image import LOWER, MemoryImage
-from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
+from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS, COPPER_TECHNOLOGIES, PASSIVE_COPPER_TECHNOLOGIES
 from lumion_hw.standards.cmis.lane_pages import HOST, MEDIA
 from lumion_hw.standards.cmis.vdm import CUSTOM_TYPES
 
@@ -167,7 +168,21 @@ def decode_image(image: MemoryImage) -> DecodedModule:
         fields=fields,
         samples=tuple(item for bank in (dump, *further) for item in _samples(bank)),
         findings=findings,
+        cable=_cable(dump),
     )
+
+
+def _cable(dump: Dump) -> str:
+    medium, technology = dump.value("media_type"), dump.value("media_technology")
+    if not all(dump.checksums.values()):
+        return ""
+    if medium == codes.MediaType.PASSIVE_COPPER or technology in PASSIVE_COPPER_TECHNOLOGIES:
+        kind = "passive copper cable"
+    elif technology in COPPER_TECHNOLOGIES:
+        kind = "active copper cable"
+    else:
+        return ""
+    return cable_text(kind, cable_length_m(dump.count("cable_length_multiplier"), dump.count("cable_length_base")))
 
 
 def _check_kind(dump: Dump) -> None:
