@@ -157,6 +157,15 @@ class ModuleReadings:
     has_flags: bool = True
     is_blank: bool = False
 
+    def of_lane(self, lane: int) -> ModuleReadings:
+        """Return the readings of one lane, and those of the whole module."""
+        return replace(
+            self,
+            lanes=tuple(item for item in self.lanes if item.lane == lane),
+            flags=tuple(flag for flag in self.flags if flag[1] in (None, lane)),
+            past=tuple(flag for flag in self.past if flag[1] in (None, lane)),
+        )
+
     def lines(self) -> Iterator[str]:
         """Yield the readings as lines of text. Flags with the same cause are shown as one flag."""
         if self.cable:
