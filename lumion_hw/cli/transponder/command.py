@@ -511,6 +511,7 @@ def _decoded_document(module: DecodedModule) -> dict[str, Any]:
         "revision": module.revision,
         "flat_memory": module.flat,
         "identity": asdict(module.identity),
+        "cable": module.cable,
         "applications": [asdict(item) for item in module.applications],
         "checksums": module.checksums,
         "damaged": bool(module.damage),
