@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.assembly import EmulatedBench
     from lumion_hw.emulator.wires.server import EmulatorServer
 
+_COLD_HELP = (
+    "Start modules as just switched on. "
+    "By default they started long ago: CMIS modules are in low power, others transmit."
+)
+
 
 def visa_resource(address: str) -> str:
     """Convert an address to a VISA resource: ``TCPIP::host::port::SOCKET``, ``ASRL/path::INSTR`` or unchanged.
@@ -41,7 +46,7 @@ def visa_resource(address: str) -> str:
 @click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed.")
 @click.option("--tcp-only", is_flag=True, help="Serve serial devices on TCP too, without pseudo-terminals.")
 @click.option("--while-stdin", is_flag=True, help="Stop when standard input closes; for use by other programs.")
-@click.option("--cold", is_flag=True, help="Start modules as after power-on, instead of ready for use.")
+@click.option("--cold", is_flag=True, help=_COLD_HELP)
 def emulate(
     file: str,
     endpoints: Path | None,

@@ -58,6 +58,13 @@ def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None
     If a manager is killed, the next one continues from its journals. The program of --hook is called with stop,
     rebuild, restore or go, then the job and its members.
     """
+    from lumion_hw.bench.bench import load
+
+    if not load(target.file).fabric.all_jobs:
+        raise ConfigError(
+            f"{target.file} has no jobs to keep connected",
+            hint="Add 'servers', and 'fabric' with 'pairs' or 'jobs', to the bench file.",
+        )
     with _managed(target, _RUN, hook) as manager:
         finished = manager.begin()
         if finished is not None:

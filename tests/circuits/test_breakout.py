@@ -99,13 +99,60 @@ def test_the_four_wavelengths_of_a_qsfp28_are_one_circuit(tmp_path: Path) -> Non
         assert [lane.rx_power_dbm is None for lane in receiver.lane_monitors()] == [False, True, False, False]
 
 
-def test_parallel_fibres_cannot_share_a_port(tmp_path: Path) -> None:
-    text = as_qsfp("100g-psm4")
+@pytest.mark.parametrize("module", ["kind: qsfp-8636, profile: 100g-psm4", "kind: cmis, profile: 400g-dr4"])
+def test_parallel_fibres_cannot_share_a_port(tmp_path: Path, module: str) -> None:
+    text = EXAMPLE.read_text(encoding="utf-8").replace("kind: cmis, profile: 400g-dr4", module)
     lines = [line for line in text.splitlines() if not any(f"/{lane}" in line for lane in (2, 3, 4))]
     path = tmp_path / "psm4.yaml"
     path.write_text("\n".join(lines).replace("/1", ""), encoding="utf-8")
-    with pytest.raises(ConfigError, match="expected one of the lanes of 'dr4-a', such as dr4-a/1"):
+    with pytest.raises(ConfigError, match="expected one of the lanes of 'dr4-a', dr4-a/1 to dr4-a/4, each of which"):
         load(path)
+
+
+def parallel_pair(directory: Path, kind: str, profile: str, wiring: list[tuple[str, str]]) -> Path:
+    """Write a bench of two modules with these fibres of 3 dB between them."""
+    path = directory / "pair.yaml"
+    fibres = "".join(f"    - {{transponder: {near}, receiver: {far}, loss_db: 3.0}}\n" for near, far in wiring)
+    devices = "".join(f"  {name}: {{kind: {kind}, profile: {profile}}}\n" for name in ("a", "b"))
+    path.write_text(f"version: 1\nname: pair\ndevices:\n{devices}wiring:\n  fibres:\n{fibres}", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "profile", "lanes"),
+    [
+        ("qsfp-8636", "100g-sr4", 4),
+        ("qsfp-8636", "100g-psm4", 4),
+        ("qsfp-8636", "100g-aoc", 4),
+        ("cmis", "400g-dr4", 4),
+        ("cmis", "400g-lpo-dr4", 4),
+        ("cmis", "800g-dr8", 8),
+        ("cmis", "1.6t-2xdr8", 16),
+    ],
+)
+@pytest.mark.parametrize(("near", "far", "refused"), [("a", "b/1", "a"), ("a/1", "b", "b")])
+def test_a_fibre_ends_at_a_lane_of_a_parallel_module(
+    tmp_path: Path, kind: str, profile: str, lanes: int, near: str, far: str, refused: str
+) -> None:
+    path = parallel_pair(tmp_path, kind, profile, [(near, far)])
+    with pytest.raises(ConfigError, match=f"lanes of '{refused}', {refused}/1 to {refused}/{lanes}, each of which has"):
+        load(path)
+
+
+@pytest.mark.parametrize("profile", ["100g-sr4", "100g-psm4", "100g-aoc"])
+def test_each_lane_of_a_parallel_module_receives_its_own_fibre_alone(tmp_path: Path, profile: str) -> None:
+    wiring = [(f"a/{lane}", f"b/{lane}") for lane in (1, 2, 3, 4)]
+    with Bench.emulate(parallel_pair(tmp_path, "qsfp-8636", profile, wiring), seed=1) as bench:
+        module = bench.transponders["b"]
+        assert isinstance(module, QsfpTransponder)
+        powers_dbm = [lane.rx_power_dbm for lane in module.lane_monitors()]
+        # Launched at -1 dBm; 3 dB of fibre; monitors to 1 dB.
+        assert powers_dbm == pytest.approx([-4.0] * 4, abs=1.5)
+
+
+@pytest.mark.parametrize(("kind", "profile"), [("cmis", "400g-fr4"), ("cmis", "2x400g-fr4"), ("qsfp-8636", "40g-lr4")])
+def test_wavelengths_that_share_a_fibre_are_wired_as_a_whole(tmp_path: Path, kind: str, profile: str) -> None:
+    load(parallel_pair(tmp_path, kind, profile, [("a", "b")]))
 
 
 def test_a_circuit_of_one_lane_can_be_ended_and_connected_again() -> None:
@@ -139,7 +186,7 @@ def test_a_lane_is_opened_with_its_module_only() -> None:
     ("old", "new", "message"),
     [
         ("transponder: dr4-a/4", "transponder: dr4-a/5", "expected a media lane from 1 to 4 of 'dr4-a', found 5"),
-        ("transponder: dr4-a/4", "transponder: dr4-a", "expected 'dr4-a' to be wired as a whole or by its lanes"),
+        ("transponder: dr4-a/4", "transponder: dr4-a", "expected one of the lanes of 'dr4-a'"),
         ("transponder: dr4-a/4", "transponder: dr4-c/4", "found 'dr4-c/4', which is not in devices"),
         ("transponder: dr4-a/4", "transponder: pol4/4", "found 'pol4', which is of kind oz-epc04"),
         ("transponder: dr4-a/4", "transponder: dr4-a/3", "to be used once"),

@@ -22,6 +22,7 @@ from lumion_hw.cli import main
 from lumion_hw.clock import SystemClock
 from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 from lumion_hw.errors import BusyError, ConnectError, LinkLost, LinkTimeout
+from lumion_hw.interfaces import LockStage
 from lumion_hw.links.address import open_link
 from tests.recorded_calibration import SMALL
 from tests.waiting import PATIENCE_S, Bound, PatientClock, until
@@ -339,3 +340,17 @@ def test_a_bench_of_qontrol_modules_and_a_line_server_is_served_and_opened_like_
             assert bench.mesh.monitors_ma().shape == (3,)
             sent = bench.mesh_states["unit0"].program_states({0: "bar", 71: "cross"})
             assert sent.line == "[(0, '='), (71, 'x')]"
+
+
+def test_the_help_says_in_which_state_modules_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["emulate", "--help"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "By default they started long ago: CMIS modules are in low power, others transmit." in words
+    path = tmp_path / "modules.yaml"
+    kinds = {"zr": "cmis", "lr4": "qsfp-8636", "er": "sfp-8472"}
+    devices = "".join(f"  {name}: {{kind: {kind}}}\n" for name, kind in kinds.items())
+    path.write_text(f"version: 1\nname: modules\ndevices:\n{devices}")
+    with Bench.emulate(path) as opened:
+        assert opened.transponders["zr"].lock_state().stage is LockStage.LOW_POWER  # type: ignore[attr-defined]
+        powers = {name: opened.transponders[name].monitors().tx_power_dbm for name in ("lr4", "er")}
+    assert all(power_dbm is not None and power_dbm > -5.0 for power_dbm in powers.values())

@@ -59,6 +59,17 @@ def test_a_server_is_failed_by_hand_and_the_history_tells_where_the_time_went(to
     assert [span["name"] for span in done["spans"]][:3] == ["detected", "spare_chosen", "route_found"]
 
 
+@pytest.mark.parametrize("fabric", ["", "servers: [{name: x, nics: [sfp-a]}]\nfabric: {spares: [x]}\n"])
+def test_a_bench_without_jobs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], fabric: str) -> None:
+    bench = tmp_path / "bench.yaml"
+    bench.write_text(SMALL.read_text(encoding="utf-8").partition("servers:")[0] + fabric, encoding="utf-8")
+    assert main(["fabric", "run", str(bench), "--for", "1s", *ON_THE_BENCH]) == 2
+    captured = capsys.readouterr()
+    assert f"{bench} has no jobs to keep connected" in captured.err
+    assert "Add 'servers', and 'fabric' with 'pairs' or 'jobs'" in captured.err
+    assert captured.out == ""
+
+
 @pytest.mark.long
 def test_a_job_without_a_spare_ends_with_code_3_and_the_reason(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
     told("fail", "c", *ON_THE_BENCH)

@@ -82,7 +82,9 @@ def test_the_memory_is_saved_and_decoded(bench: str, tmp_path: Path, capsys: pyt
 
 def test_decode_a_memory_file(bench: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, "decode", str(tmp_path / "dac.bin"))
-    assert "QSFP28, SFF-8636 2.8 to 2.10, flat memory" in out
+    assert "QSFP28, SFF-8636 2.8 to 2.10, flat memory\n\npassive copper cable, 3 m\n" in out
+    document = json.loads(run(capsys, "decode", str(tmp_path / "dac.bin"), "--json"))
+    assert document["cable"] == "passive copper cable, 3 m"
 
 
 def test_the_wrong_kind_leads_to_the_right_one(bench: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -643,7 +643,22 @@ def test_a_command_for_whole_modules_names_the_module_of_a_lane(
 
 def test_a_lane_that_the_bench_does_not_have(capsys: pytest.CaptureFixture[str]) -> None:
     assert "has no module 'dr4-a/9'" in refusal(capsys, f"show {LANES} dr4-a/9 --emulate")
-    assert run(capsys, f"show {LANES} dr4-a/2 --emulate").startswith("dr4-a: QSFP-DD")
+
+
+def test_show_of_a_lane_shows_this_lane_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = run(capsys, f"show {LANES} dr4-a/2 --emulate").splitlines()
+    assert lines[0].startswith("dr4-a/2: QSFP-DD, LUMION EMU")
+    assert lines[0].endswith(", lane 2 of 4")
+    assert [line[:7] for line in lines if line.startswith("lane ")] == ["lane 2:"]
+    assert "dr4-a: QSFP-DD" in run(capsys, f"show {LANES} dr4-a --emulate")
+    path = tmp_path / "sr4.yaml"
+    path.write_text(
+        "version: 1\nname: b\ndevices:\n  x: {kind: qsfp-8636, profile: 100g-sr4}\n"
+        "wiring: {fibres: [{transponder: x/3, receiver: x/3}]}\n"
+    )
+    lines = run(capsys, f"show {path} x/3 --emulate").splitlines()
+    assert [line[:7] for line in lines if line.startswith("lane ")] == ["lane 3:"]
+    assert not any("lanes" in line for line in lines)  # the flags of the dark lanes 1, 2 and 4
 
 
 def test_watch_gives_the_reason_for_the_link_of_a_lane(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
 from lumion_hw.drivers.transponders.dump_decoder import decode_file
 from lumion_hw.interfaces import Quality
 from lumion_hw.standards.sff8636 import codes
-from tests.drivers.transponders.qsfp_memories import cable, linear, lr4
+from tests.drivers.transponders.qsfp_memories import ALL, linear, lr4
 
 SOURCE = Path(os.environ.get("ETHTOOL_SOURCE", ""))
 DUMPS = sorted(Path(os.environ["SFF8636_DUMPS"]).glob("*.bin")) if "SFF8636_DUMPS" in os.environ else []
@@ -192,32 +192,38 @@ def reason(pair: Pair, memory: bytes) -> str:
     field = pair.field
     if field is None:
         return ""
-    is_copper = memory[147] >> 4 >= 0x0A
+    is_copper, data = memory[147] >> 4 >= 0x0A, bytes.fromhex(field.raw)
     if field.quality is Quality.CHECKSUM_WRONG and (field.value is None or "?" in str(field.value)):
         return "the checksum over the value is wrong"
     if field.quality is Quality.ABOVE_RANGE and field.name == "nominal_rate" and memory[140] == 0xFF:
         return "FFh means more than 25.4 GBd"
+    if field.name in TEXTS.values() and pair.theirs == data.replace(b"\0", b"_").decode("latin-1").rstrip():
+        return "ethtool shows NUL bytes at the end of a text as _"
     if field.quality is not Quality.NOT_SUPPORTED:
         return ""
     if field.name.startswith(("length_", "attenuation_")) and pair.theirs == 0.0:
         return "0 means that no length or attenuation is stated"
+    if field.name.startswith("attenuation_") and memory[1] < codes.FIRST_WITH_ATTENUATION:
+        return "revision codes 00h and 01h do not define the attenuation"
+    if field.name == "length_cable" and codes.length_is_om4(memory[128:256]):
+        return "byte 146 of a module with 850 nm VCSELs is the reach on OM4 fibre"
     if field.name.startswith("tx_power") and not memory[220] & 0x04:
         return "the module does not announce a monitor of the transmitted power"
     if is_copper and field.name == "length_om1":
         return "byte 145 of a copper cable is an attenuation"
     if is_copper and field.name.startswith(("tx_", "rx_")):
         return "passive copper has no transmitter and no receiver"
-    if is_copper and field.name in ("temperature", "supply") and memory[26:28] == bytes(2):
-        return "passive copper with a supply of 0 V measures nothing"
+    if field.name in ("temperature", "supply") and memory[26:28] == bytes(2):
+        return "a supply of 0 V means that nothing is measured"
     return ""
 
 
-@pytest.fixture(params=["lr4", "cable", *DUMPS], ids=str)
+@pytest.fixture(params=[*ALL, *DUMPS], ids=str)
 def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     if isinstance(request.param, Path):
         return request.param
     path = tmp_path / f"{request.param}.bin"
-    path.write_bytes(linear({"lr4": lr4, "cable": cable}[request.param]()))
+    path.write_bytes(linear(ALL[request.param]()))
     return path
 
 
@@ -228,7 +234,7 @@ def test_both_decode_the_same(program: Path, file: Path) -> None:
     reasons = Counter(reason(pair, memory) for pair in different)
     LOG.info("%s: %d fields equal, different: %s", file.stem, len(compared) - len(different), dict(reasons))
     assert [pair[:3] for pair in different if not reason(pair, memory)] == []
-    assert len(compared) - len(different) >= 22
+    assert len(compared) - len(different) >= 20  # identity, codes, lengths, power class
 
 
 def test_a_difference_would_be_noticed(program: Path, tmp_path: Path) -> None:

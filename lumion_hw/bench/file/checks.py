@@ -369,7 +369,6 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 def _fibres(bench: BenchData) -> Iterator[Check]:
     controllers, polarimeters, lasers = Uses(), Uses(), PartedUses()
-    wired: dict[str, Path] = {}
     for fibres in (bench.inputs, bench.outputs):
         modules = Uses()
         for base, fibre in fibres:
@@ -380,7 +379,7 @@ def _fibres(bench: BenchData) -> Iterator[Check]:
             tributary, side = fibre.get("tributary"), base[1].removesuffix("s")
             part = f"tributary {tributary} of " if tributary is not None else ""
             yield from modules.claim((module, tributary), path, f"the {side} of {part}{module!r}")
-            yield from _mixed_with_lanes(bench, wired, module, path)
+            yield from _whole_parallel_module(bench, module, path)
             mixed = modules.first.get((module, None)) if tributary else None
             if mixed is not None:
                 yield Check(path, f"expected the key tributary at each {side} of {module!r}, but one has none", mixed)
@@ -403,14 +402,13 @@ def _fibres(bench: BenchData) -> Iterator[Check]:
     yield from _bypass_fibres(bench, lasers)
 
 
-def _mixed_with_lanes(bench: BenchData, wired: dict[str, Path], name: str, path: Path) -> Iterator[Check]:
-    """Yield a problem if a module is wired as a whole and by its lanes; ``wired`` has the first path of each name."""
-    lane = bench.lane(name)
-    whole = name if lane is None else lane[0]
-    others = [whole] if lane else [other for other in wired if other.startswith(f"{whole}/")]
-    for first in [wired[other] for other in others if other in wired and name not in wired][:1]:
-        yield Check(path, f"expected {whole!r} to be wired as a whole or by its lanes, found both", first)
-    wired.setdefault(name, path)
+def _whole_parallel_module(bench: BenchData, name: str, path: Path) -> Iterator[Check]:
+    """Yield a problem if a fibre names a module whose lanes have fibres of their own, instead of one of its lanes."""
+    kind = bench.kind_of(name)
+    count = 1 if kind is None or bench.lane(name) is not None else kind.media_lanes(bench.devices[name])
+    if count > 1:
+        message = f"expected one of the lanes of {name!r}, {name}/1 to {name}/{count}, each of which has its own fibre"
+        yield Check(path, f"{message}; found the whole module", ("devices", name))
 
 
 def _bypass_fibres(bench: BenchData, lasers: PartedUses) -> Iterator[Check]:
@@ -431,6 +429,7 @@ def _bypass_fibres(bench: BenchData, lasers: PartedUses) -> Iterator[Check]:
             yield from bench.reference((*base, key), module, Role.TRANSPONDER)
             if isinstance(module, str):
                 yield from uses.claim(module, (*base, key), f"the {side} of {module!r}")
+                yield from _whole_parallel_module(bench, module, (*base, key))
         if "receiver" not in fibre and not items(fibre.get("taps")):
             yield Check(base, "expected one of the keys receiver, taps; found neither")
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lumion_hw.bench.file.checks import BenchData, Check
 from lumion_hw.bench.file.fields import Number, WholeNumber
 from lumion_hw.bench.file.kind import DeviceKind
 from lumion_hw.bench.file.module_connection import ModuleConnection, module_device
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
     from lumion_hw.interfaces import Transponder
 
-_PARALLEL = ("100g-sr4", "100g-psm4")
+_PARALLEL = ("100g-sr4", "100g-psm4", "100g-aoc")
 """Profiles with one fibre per lane; the lanes of others share a fibre, or have none."""
 _25G, _10G = 25.78125, 10.3125  # Gb/s per lane
 _SKEW_25G_PS, _SKEW_10G_PS = 8.0, 20.0  # a fifth of a bit between paths combined at a receiver (assumed)
@@ -238,17 +237,6 @@ def _media_lanes(entry: Mapping[Any, Any]) -> int:
     return len(LANES) if entry.get("profile") in _PARALLEL else 1
 
 
-def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that parallel fibres are wired one by one: together they fit into no port."""
-    if bench.devices[name].get("profile") not in _PARALLEL or bench.lane(name) is not None:
-        return
-    for base, fibre in (*bench.inputs, *bench.outputs):
-        if fibre.get("transponder") == name:
-            yield Check(
-                (*base, "transponder"), f"expected one of the lanes of {name!r}, such as {name}/1, found {name}"
-            )
-
-
 KIND = DeviceKind(
     title="QSFP+ or QSFP28 module: SFF-8636",
     role=Role.TRANSPONDER,
@@ -260,5 +248,4 @@ KIND = DeviceKind(
     wire="pty",
     faults=_faults,
     media_lanes=_media_lanes,
-    check=_check,
 )

@@ -65,14 +65,7 @@ def circuit_ends(model: BenchModel, wiring: Wiring, mesh: MeshTopology, request:
     entries, exits = wiring.inputs_of(request.source), wiring.outputs_of(request.target)
     for name, fibres in ((request.source, entries), (request.target, exits)):
         if not fibres:
-            raise CircuitError(
-                f"circuit {request}: {name} is not wired to the mesh",
-                hint=(
-                    "See 'wiring' in the bench file."
-                    if name in model.devices
-                    else name_hint(name, _wired_modules(wiring), "The wired modules are")
-                ),
-            )
+            raise _not_wired(model, wiring, request, name)
     sender, receiver = (_optics(model, request, name) for name in (request.source, request.target))
     used = _common_format(request, sender, receiver)
     _check_wavelengths(request, sender, receiver)
@@ -213,6 +206,27 @@ def pairings(ends: tuple[CircuitEnds, ...]) -> Iterator[tuple[CircuitEnds, ...]]
     for index, circuit in enumerate(ends):
         if len(circuit.exits) == 2:
             yield (*ends[:index], replace(circuit, exits=circuit.exits[::-1]), *ends[index + 1 :])
+
+
+def _not_wired(model: BenchModel, wiring: Wiring, request: CircuitRequest, name: str) -> CircuitError:
+    modules = _wired_modules(wiring)
+    if modules:
+        hint = name_hint(name, modules, "The wired modules are")
+    else:
+        hint = (
+            "A circuit needs a module at both ends (`transponder` in wiring.inputs and wiring.outputs), and this bench "
+            "wires none to the mesh. To set paths between ports, use `lumion mesh program`."
+        )
+    if name in model.devices:
+        return CircuitError(
+            f"circuit {request}: {name} is not wired to the mesh", hint="See 'wiring' in the bench file."
+        )
+    ends = {str(path.port): path.source for path in wiring.inputs}
+    ends |= {str(path.port): path.transponder or path.all_taps[0].meter for path in wiring.outputs}
+    if name not in ends:
+        return CircuitError(f"circuit {request}: {name} is not wired to the mesh", hint=hint)
+    hint = f"Give {ends[name]} instead." if ends[name] in modules else hint
+    return CircuitError(f"circuit {request}: {name} is a port, wired to {ends[name]}, not a module", hint=hint)
 
 
 def _wired_modules(wiring: Wiring) -> list[str]:

@@ -49,6 +49,12 @@ class NamedModule:
         """Name of the module; of a lane, such as ``dr4-a/2``, that of its module."""
         return self.device.partition("/")[0]
 
+    @property
+    def lane(self) -> int | None:
+        """Number of the media lane; ``None`` for a module."""
+        number = self.device.partition("/")[2]
+        return int(number) if number.isdecimal() else None
+
     @contextmanager
     def open(self, *, whole: bool = False) -> Iterator[tuple[Transponder, Clock]]:
         """Open the device.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from lumion_hw.clock import Clock
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
+    from lumion_hw.drivers.transponders.cmis.path_driver import PathDriver
     from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
     from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
     from lumion_hw.drivers.transponders.readings import Flag
@@ -77,11 +78,11 @@ def _coherent(module: Transponder, action: str) -> CoherentTransponder:
 def show(target: NamedModule, everything: bool, as_json: bool) -> None:
     """Show whether each lane of DEVICE transmits and receives, and how well.
 
-    Of a lane, such as dr4-a/2, the whole module is shown. The memory is read without clearing flags; then the flags
-    are read, which clears them in the module.
+    Of a lane, such as dr4-a/2, only this lane is shown; --all and --json describe the whole module. The memory is read
+    without clearing flags; then the flags are read, which clears them in the module.
     """
     with target.open(whole=True) as (module, clock):
-        lines = [] if as_json else list(_overview(module, target.module, clock))
+        lines = [] if as_json else list(_overview(module, target, clock))
         document = _description(module) if as_json or everything else {}
     if as_json:
         echo_json(document)
@@ -343,7 +344,7 @@ def _power_text(monitors: Monitors | None) -> str:
     return "dark" if monitors.tx_power_dbm is None else f"{monitors.tx_power_dbm:.2f} dBm"
 
 
-def _overview(module: Transponder, device: str, clock: Clock) -> Iterator[str]:
+def _overview(module: Transponder, target: NamedModule, clock: Clock) -> Iterator[str]:
     """Yield what a user looks at first, in at most 25 lines."""
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
     from lumion_hw.drivers.transponders.dump_decoder import decode_memory
@@ -354,11 +355,13 @@ def _overview(module: Transponder, device: str, clock: Clock) -> Iterator[str]:
     live = module if isinstance(module, CmisTransponder) and not module.is_flat else None
     latched = module if isinstance(module, QsfpTransponder) else live
     flags, past = (None, []) if latched is None else _flags_now(latched, clock)
-    yield f"{device}: {_title(decoded)}"
+    readings, lane = module_readings(decoded, flags, past), target.lane
+    of_lane = "" if lane is None else f", lane {lane} of {len(readings.lanes)}"
+    yield f"{target.device}: {_title(decoded)}{of_lane}"
     yield from (f"warning: {text}" for text in getattr(module, "warnings", ())[:_MAX_WARNINGS])
-    yield from module_readings(decoded, flags, past).lines()
+    yield from (readings if lane is None else readings.of_lane(lane)).lines()
     if live is not None:
-        yield from _link_lines(live)
+        yield from _link_lines(live, live if lane is None else live.media_lane(lane))
 
 
 def _flags_now(module: QsfpTransponder | CmisTransponder, clock: Clock) -> tuple[list[Flag], list[Flag]]:
@@ -392,8 +395,8 @@ def _title(module: DecodedModule) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _link_lines(module: CmisTransponder) -> Iterator[str]:
-    lock = module.lock_state()
+def _link_lines(module: CmisTransponder, end: CmisTransponder | PathDriver) -> Iterator[str]:
+    lock = end.lock_state()
     yield f"state of the link: {lock.stage.value}" + (f", {lock.detail}" if lock.detail else "")
     if module.capabilities().tunable:
         frequency = module.laser()["current_frequency"]
@@ -508,6 +511,7 @@ def _decoded_document(module: DecodedModule) -> dict[str, Any]:
         "revision": module.revision,
         "flat_memory": module.flat,
         "identity": asdict(module.identity),
+        "cable": module.cable,
         "applications": [asdict(item) for item in module.applications],
         "checksums": module.checksums,
         "damaged": bool(module.damage),

@@ -102,6 +102,7 @@ class DecodedModule:
         fields: All fields in the order of their addresses.
         samples: Diagnostic samples.
         findings: Findings, most severe first.
+        cable: Kind and length of a copper cable, such as ``passive copper cable, 3 m``; empty for other modules.
     """
 
     source: str
@@ -116,6 +117,7 @@ class DecodedModule:
     fields: tuple[DecodedField, ...]
     samples: tuple[DecodedSample, ...]
     findings: tuple[Finding, ...]
+    cable: str = ""
 
     def field(self, name: str, index: int | None = None) -> DecodedField:
         """Return a decoded field. Raises ``KeyError`` if the dump does not contain the field."""
@@ -128,6 +130,11 @@ class DecodedModule:
     def damage(self) -> tuple[Finding, ...]:
         """Findings that make the whole memory unreliable."""
         return tuple(item for item in self.findings if item.severity is Severity.ERROR or item.kind in _DAMAGE)
+
+
+def cable_text(kind: str, length_m: float | None) -> str:
+    """Return kind and length of a cable as text; a length of 0 means that it is not stated."""
+    return f"{kind}, {length_m:g} m" if kind and length_m else kind
 
 
 def sorted_by_severity(findings: Iterable[Finding]) -> tuple[Finding, ...]:

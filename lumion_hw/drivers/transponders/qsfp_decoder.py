@@ -11,6 +11,7 @@ from lumion_hw.drivers.transponders.decoded import (
     DecodedModule,
     Finding,
     Severity,
+    cable_text,
     sorted_by_severity,
     text_findings,
 )
@@ -162,7 +163,15 @@ def decode_qsfp(image: MemoryImage) -> DecodedModule:
         fields=fields,
         samples=(),
         findings=sorted_by_severity(finding for check in _CHECKS for finding in check(dump)),
+        cable=_cable(dump, fields),
     )
+
+
+def _cable(dump: _QsfpDump, fields: tuple[DecodedField, ...]) -> str:
+    if not dump.has_identity or dump.wrong:
+        return ""
+    length_m = next((item.value for item in fields if item.name == "length_cable"), None)
+    return cable_text(codes.copper_cable(dump.page), length_m if isinstance(length_m, int | float) else None)
 
 
 # -- fields

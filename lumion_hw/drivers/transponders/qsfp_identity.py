@@ -231,6 +231,8 @@ def _technology(page: bytes) -> str:
     names = codes.technologies(page)
     if names:
         return " / ".join(names)
+    if codes.is_copper(page):
+        return codes.TRANSMITTERS[page[147 - _FIRST] >> 4]
     return f"unknown (compliance codes {_cut('compliance_codes', page).hex()})"
 
 

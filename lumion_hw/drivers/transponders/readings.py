@@ -128,6 +128,7 @@ class ModuleReadings:
     """Readings of a module.
 
     Attributes:
+        cable: Kind and length of a copper cable; empty for other modules.
         state: State of the module and its data paths; empty if unknown.
         monitors: Temperature and supply, by name.
         lanes: Readings of each lane that the module has.
@@ -138,8 +139,11 @@ class ModuleReadings:
         limits: Lowest and highest power in dBm without a warning of the module, by monitor.
         is_complete: Whether the dump has all monitors that the module has.
         missing: Which pages of the module are not in the dump, as text; empty without such pages.
+        has_flags: Whether the flags of lanes were read.
+        is_blank: Whether supply, bias and powers are all 0 in a dump, so that clear status bits mean nothing.
     """
 
+    cable: str = ""
     state: str = ""
     monitors: Mapping[str, Reading] = field(default_factory=dict)
     lanes: tuple[LaneReadings, ...] = ()
@@ -150,18 +154,33 @@ class ModuleReadings:
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     is_complete: bool = True
     missing: str = ""
+    has_flags: bool = True
+    is_blank: bool = False
+
+    def of_lane(self, lane: int) -> ModuleReadings:
+        """Return the readings of one lane, and those of the whole module."""
+        return replace(
+            self,
+            lanes=tuple(item for item in self.lanes if item.lane == lane),
+            flags=tuple(flag for flag in self.flags if flag[1] in (None, lane)),
+            past=tuple(flag for flag in self.past if flag[1] in (None, lane)),
+        )
 
     def lines(self) -> Iterator[str]:
         """Yield the readings as lines of text. Flags with the same cause are shown as one flag."""
+        if self.cable:
+            yield self.cable
         monitors = [f"{name} {_text(reading, '.4g')}" for name, reading in self.monitors.items()]
         parts = ([self.state] if self.state else []) + monitors
         if parts:
             yield "module: " + ", ".join(parts)
         yield from map(str, self.lanes) if len(self.lanes) <= _MAX_LANES else _grouped(self.lanes)
-        if self.missing and monitors and not self.lanes:
+        if self.is_blank and not self.lanes:
+            yield "lanes: unknown, because supply, bias and powers are all 0 in the dump"
+        elif self.missing and monitors and not self.lanes:
             yield f"lanes: unknown, because {self.missing}"
         yield from (f"warning: {text}" for text in self.warnings)
-        if not (monitors or self.lanes):
+        if not (monitors or self.lanes or self.is_blank):
             yield "no readings: the module has no monitors" + (
                 "" if self.is_complete else ", or they are not in the dump"
             )
@@ -180,6 +199,8 @@ class ModuleReadings:
             if texts:
                 omitted = f" and {len(texts) - _MAX_FLAGS} more" if len(texts) > _MAX_FLAGS else ""
                 yield f"{title}: {', '.join(texts[:_MAX_FLAGS])}{omitted}"
+        if self.lanes and not self.has_flags:
+            yield "flags: not in the dump, because reading clears them"
 
     def _is_over(self, flag: Flag) -> bool:
         """Return whether a flag of a power is set, but the power is within its limits."""
@@ -214,10 +235,11 @@ def module_readings(
         past: Flags that were set, but whose cause is gone.
     """
     # Flat memories have the fields of the module state and monitors, but may leave them 0.
+    is_blank = flags is None and not module.flat and _is_blank(module)
     table = {
         (item.name, item.index): item
         for item in module.fields
-        if item.quality is not Quality.NOT_SUPPORTED and (item.value or not module.flat)
+        if item.quality is not Quality.NOT_SUPPORTED and (item.value or not (module.flat or is_blank))
     }
     set_flags = tuple(dict.fromkeys([*_set_flags(module), *(flags or ())]))
     limits = dict(_limits(table))
@@ -226,6 +248,7 @@ def module_readings(
         replace(_lane(table, set_flags, lane, flags is not None), limits=limits) for lane in _lanes(table, set_flags)
     )
     return ModuleReadings(
+        cable=module.cable,
         state=_state(table),
         monitors={name: _reading(table[name, None]) for name in _MODULE_MONITORS if (name, None) in table},
         lanes=lanes,
@@ -236,7 +259,24 @@ def module_readings(
         limits=limits,
         is_complete=not (module.damage or missing),
         missing="; ".join(missing),
+        has_flags=flags is not None or module.standard == "SFF-8472" or _has_lane_flags(module),
+        is_blank=is_blank,
     )
+
+
+def _is_blank(module: DecodedModule) -> bool:
+    """Return whether a dump has supply, bias and powers, and all of them are 0."""
+    raw = dict.fromkeys(("supply", *_LANE_MONITORS), "")
+    for item in module.fields:
+        if item.name in raw:
+            raw[item.name] += item.raw
+    # A module that has a state is awake, even if it measures nothing.
+    has_state = any(item.name == "module_state" and item.value for item in module.fields)
+    return not has_state and all(text and not text.strip("0") for text in raw.values())
+
+
+def _has_lane_flags(module: DecodedModule) -> bool:
+    return any(item.index is not None and item.name in (*_LOS, *_LOL, *_FAULT) for item in module.fields)
 
 
 def _limits(table: Mapping[Flag, DecodedField]) -> Iterator[tuple[str, tuple[float, float]]]:
@@ -283,6 +323,10 @@ def _lane(table: Mapping[Flag, DecodedField], flags: Collection[Flag], lane: int
     lost, unlocked, off = is_set(_LOS), is_set(_LOL), is_set(_OFF)
     if lost is not None and _is_inverted(table):
         lost = not lost
+    # A cable may have no other sign of its signal than valid outputs to the host.
+    outputs = [item.value for (name, _), item in table.items() if name == "rx_output_valid" and item.value is not None]
+    if lost is None and readings["rx_power"] is None and outputs and all(outputs):
+        lost = False
     if not _has_path(table, _EMITTING):
         off = True
     return LaneReadings(

@@ -14,6 +14,7 @@ from lumion_hw.drivers.transponders.decoded import (
     DecodedModule,
     Finding,
     Severity,
+    cable_text,
     ranges_text,
     sorted_by_severity,
     text_findings,
@@ -30,7 +31,14 @@ from lumion_hw.drivers.transponders.sfp_identity import capabilities_of, identit
 from lumion_hw.interfaces import Quality, RangeState, TransponderIdentity
 from lumion_hw.standards.cmis import codes
 from lumion_hw.standards.registers import Checksum, NumberFormat, checksum, checksum_matches, unscaled
-from lumion_hw.standards.sff8472.codes import ENCODINGS, EXTENDED_COMPLIANCE, REVISIONS, is_copper, technologies
+from lumion_hw.standards.sff8472.codes import (
+    ENCODINGS,
+    EXTENDED_COMPLIANCE,
+    REVISIONS,
+    cable_kind,
+    is_copper,
+    technologies,
+)
 from lumion_hw.standards.sff8472.image import SfpImage
 from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, CHECKSUMS, FIELDS, FLAG_BITS, SfpField
 
@@ -189,7 +197,15 @@ def decode_sfp(image: SfpImage) -> DecodedModule:
         fields=fields,
         samples=(),
         findings=sorted_by_severity(finding for check in _CHECKS for finding in check(dump)),
+        cable=_cable(dump, fields),
     )
+
+
+def _cable(dump: _SfpDump, fields: tuple[DecodedField, ...]) -> str:
+    if not all(dump.checksums.values()) or not dump.has(A0H, (2, 8, 36)):
+        return ""
+    length_m = next((item.value for item in fields if item.name == "length_om4"), None)
+    return cable_text(cable_kind(dump.image.a0), length_m if isinstance(length_m, int | float) else None)
 
 
 def _is_known(dump: _SfpDump, name: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lumion_hw.drivers.transponders.sfp_diagnostics import CalibrationKind, calibration_kind, raw_count
 from lumion_hw.interfaces import TransponderIdentity
 from lumion_hw.standards.registers import unscaled
-from lumion_hw.standards.sff8472.codes import is_copper, technologies
+from lumion_hw.standards.sff8472.codes import cable_kind, is_copper, technologies
 from lumion_hw.standards.sff8472.registers import BITS, FIELDS
 
 IDENTITY_BYTES = FIELDS["cc_ext"].end
@@ -88,6 +88,8 @@ def _technology(memory: bytes) -> str:
     names = technologies(memory)
     if names:
         return " / ".join(names)
+    if cable_kind(memory):
+        return cable_kind(memory)
     codes = FIELDS["transceiver_codes"]
     return f"unknown (transceiver codes {memory[codes.byte : codes.end].hex()})"
 

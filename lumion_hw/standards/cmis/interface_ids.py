@@ -119,6 +119,8 @@ TECHNOLOGIES: Mapping[int, str] = MappingProxyType(
 
 COPPER_TECHNOLOGIES = frozenset({*range(0x0A, 0x10), *range(0x12, 0x15)})
 """Technologies of copper cables."""
+PASSIVE_COPPER_TECHNOLOGIES = frozenset({0x0A, 0x0B})
+"""Technologies of copper cables without active equalizers."""
 LASER_TECHNOLOGIES = frozenset({*range(0x08), 0x09, 0x10, 0x11})
 """Technologies with a laser."""
 TUNABLE_TECHNOLOGIES = frozenset({0x10, 0x11})

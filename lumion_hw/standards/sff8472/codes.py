@@ -143,9 +143,20 @@ def technologies(memory: bytes) -> tuple[str, ...]:
     return (*names, extended) if extended else tuple(names)
 
 
-_COPPER_CONNECTORS = frozenset({0x21, 0x22})
+_COPPER_PIGTAIL, _RJ45 = 0x21, 0x22
+_COPPER_CONNECTORS = frozenset({_COPPER_PIGTAIL, _RJ45})
+_EXTENDED_OPTICAL_CABLES = frozenset({0x01, 0x18, 0x31, 0x33})
 
 
 def is_copper(memory: bytes) -> bool:
     """Return whether the memory A0h describes a copper cable or a module for copper."""
     return bool(memory[8] & 0x0C) or memory[2] in _COPPER_CONNECTORS
+
+
+def cable_kind(memory: bytes) -> str:
+    """Return the kind of a cable in the memory A0h (SFF-8472 Table 5-3, bits 8.2 and 8.3); empty for other modules."""
+    if memory[8] & 0x04:
+        return "passive copper cable"
+    if memory[8] & 0x08:  # optical cables may set this bit too
+        return "active optical cable" if memory[36] in _EXTENDED_OPTICAL_CABLES else "active cable"
+    return "copper cable" if memory[2] == _COPPER_PIGTAIL else ""

@@ -210,6 +210,15 @@ def is_passive(page: bytes, first: int = 128) -> bool:
     return page[147 - first] >> 4 in _PASSIVE_COPPER
 
 
+def copper_cable(page: bytes, first: int = 128) -> str:
+    """Return the kind of a copper cable; empty for other modules. Arguments as for :func:`technologies`."""
+    if not is_copper(page, first):
+        return ""
+    if page[147 - first] >> 4 < _FIRST_COPPER:
+        return "copper cable"
+    return "passive copper cable" if is_passive(page, first) else "active copper cable"
+
+
 def length_is_om4(page: bytes, first: int = 128) -> bool:
     """Return whether byte 146 is a reach on OM4 fibre in units of 2 m, rather than the length of a cable in m.
 

@@ -3,13 +3,17 @@
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import yaml
 
 from lumion_hw.bench import BenchModel
 from lumion_hw.bench.file.known_kinds import builtin_kinds
 from lumion_hw.bench.file.roles import Role
+from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.circuits import CircuitRequest, plan_circuits
+from lumion_hw.circuits.plan.ends import circuit_ends
 from lumion_hw.emulator.transponders.cmis.profiles import PROFILES
 from lumion_hw.errors import CircuitError, ConfigError
 from lumion_hw.standards.cmis.grids import frequency_mhz
@@ -107,14 +111,36 @@ def test_a_module_that_speaks_two_formats_takes_the_one_both_speak() -> None:
 
 
 def test_direct_detection_over_cmis_plans_like_any_other() -> None:
-    file = document()
+    text = SMALL.read_text(encoding="utf-8")
+    for name in ("sfp-a", "sfp-b"):
+        text = re.sub(rf"(transponder: |nics: \[){name}\b", rf"\g<1>{name}/1", text)
+    file = yaml.safe_load(text)
     for name in ("sfp-a", "sfp-b"):
         file["devices"][name] = {"kind": "cmis", "profile": "400g-dr4"}
     for fibre in file["wiring"]["inputs"]:
         fibre["gain_db"] = 16.0
-    circuit = plan_circuits(model_of(file), record_of(), [A_B]).circuits[0]
+    circuit = plan_circuits(model_of(file), record_of(), [CircuitRequest("sfp-a/1", "sfp-b/1")]).circuits[0]
     assert (circuit.budget.format.name, circuit.strategy, len(circuit.arms)) == ("100GBASE-DR", "controller", 1)
     assert circuit.budget.required_osnr_db is None
+
+
+BENES = Path(__file__).parents[3] / "examples" / "benches" / "benes-8x8.yaml"
+
+
+@pytest.mark.parametrize(
+    ("path", "ends", "message", "hint"),
+    [
+        (BENES, ("0", "10"), "0 is a port, wired to laser, not a module", "needs a module at both ends"),
+        (BENES, ("board", "10"), "board is not wired to the mesh", "this bench wires none to the mesh"),
+        (SMALL, ("1", "sfp-b"), "1 is a port, wired to sfp-a, not a module", "Give sfp-a"),
+        (SMALL, ("sfp-a", "99"), "99 is not wired to the mesh", "The wired modules are sfp-a, sfp-b, sfp-c"),
+    ],
+)
+def test_a_port_is_no_end_of_a_circuit(path: Path, ends: tuple[str, str], message: str, hint: str) -> None:
+    model = model_of(document(path))
+    with pytest.raises(CircuitError, match=f"circuit {ends[0]} to {ends[1]}: {message}") as refused:
+        circuit_ends(model, model.to_wiring(), model.topology(), CircuitRequest(*ends))
+    assert hint in refused.value.hint
 
 
 def test_modules_of_several_kinds_plan_side_by_side() -> None:
@@ -164,7 +190,7 @@ def test_every_kind_of_module_says_what_its_ends_are() -> None:
 @pytest.mark.parametrize("name", PROFILES)
 def test_modules_are_planned_as_they_are_emulated(name: str) -> None:
     profile = PROFILES[name]
-    optics = with_device("zr-b", ZR_PAIR, profile=name).devices["zr-b"].optics
+    optics = CmisModel.model_validate({"kind": "cmis", "profile": name}).optics
     if name == "aec":
         assert optics is None  # copper has no light to plan with
         return

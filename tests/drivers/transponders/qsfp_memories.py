@@ -76,6 +76,34 @@ def cable() -> dict[int | None, bytearray]:
     return {None: bytearray(CABLE_LOWER), 0x00: sealed(CABLE_BASE + CABLE_EXTENDED)}
 
 
+def old_cable() -> dict[int | None, bytearray]:
+    """Return the pages of a cable before revision 2.0: no compliance code, NUL bytes as the vendor's revision."""
+    pages = cable()
+    pages[None][1] = pages[0][131 - 128] = pages[0][192 - 128] = 0x00
+    pages[0][184 - 128 : 186 - 128] = bytes(2)
+    return pages | {0: sealed(bytes(pages[0]))}
+
+
+def sr4() -> dict[int | None, bytearray]:
+    """Return the pages of a 100GBASE-SR4 module: MPO, 850 nm VCSELs, 70 m of OM3 and 100 m of OM4 fibre."""
+    pages = lr4()
+    pages[0][130 - 128], pages[0][192 - 128], pages[0][147 - 128] = 0x0C, 0x02, 0x00
+    pages[0][142 - 128 : 147 - 128] = bytes((0, 35, 0, 0, 50))
+    return pages | {0: sealed(bytes(pages[0]))}
+
+
+def silent() -> dict[int | None, bytearray]:
+    """Return the pages of a module before revision 2.8 whose readings are all 0."""
+    pages = lr4()
+    pages[None][1] = 0x00
+    pages[None][22:58] = bytes(36)
+    return pages
+
+
+ALL = {"lr4": lr4, "cable": cable, "old cable": old_cable, "sr4": sr4, "silent": silent}
+"""Each of these memories, by name."""
+
+
 def linear(pages: dict[int | None, bytearray]) -> bytes:
     """Return a memory file: the lower memory, then pages 00h to 03h as far as they exist."""
     last = max(page for page in pages if page is not None)

@@ -332,8 +332,17 @@ def test_a_vendor_with_its_own_identifier_is_decoded_if_all_else_fits(peer: Peer
 
     assert decoded(peer, change).form_factor == "0x9A (vendor-specific)"
     peer.put(0, 130, b"?")
-    with pytest.raises(ConfigError, match="not a CMIS memory"):
+    with pytest.raises(ConfigError, match="byte 0 is 9Ah"):
         decode_image(image(peer))
+
+
+@pytest.mark.parametrize("identifier", [0x91, 0xFF, 0x06])
+def test_an_unknown_identifier_names_those_of_all_standards(identifier: int) -> None:
+    memory = bytes([identifier, *range(1, 128), identifier, *range(129, 256)])
+    expected = r"expected 02h, 03h \(SFF-8472\) or 0Ch, 0Dh, 11h \(SFF-8636\) or 18h, 19h, 1Bh, .*, 80h \(CMIS\)"
+    with pytest.raises(ConfigError, match=f"byte 0 is {identifier:02X}h, .*; {expected}") as refused:
+        decode_file(memory)
+    assert "not a CMIS memory" not in str(refused.value)
 
 
 @given(st.sampled_from([None, 0x03, 0x18, 0x19]), st.binary(min_size=299, max_size=299))

@@ -23,7 +23,7 @@ from lumion_hw.standards.cmis import FIELDS
 from lumion_hw.standards.cmis.image import LOWER, MemoryImage
 from lumion_hw.standards.module_text import image_from_text
 from lumion_hw.standards.sff8472.image import SfpImage
-from tests.drivers.transponders.qsfp_memories import cable, linear, lr4
+from tests.drivers.transponders.qsfp_memories import cable, linear, lr4, sealed
 from tests.drivers.transponders.sfp_memories import CONSTANTS, IDENTITY, MONITORS
 from tests.standards import module_text_samples as posted
 
@@ -125,8 +125,108 @@ def test_a_cable_without_monitors_says_so() -> None:
     )
     assert "no monitors" in text_of(module)[-1]
     assert text_of(decode_qsfp(MemoryImage({(0, page): bytes(data) for page, data in cable().items()}))) == [
-        "no readings: the module has no monitors"
+        "passive copper cable, 3 m",
+        "no readings: the module has no monitors",
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        # SFF-8636 Table 6-20, byte 147.7-4; byte 146: length in m. 40GBASE-CR4 is bit 131.3, 100GBASE-CR4 byte 192.
+        ({147: 0xB0}, "passive copper cable, 3 m"),
+        ({147: 0xC0}, "active copper cable, 3 m"),
+        ({147: 0xF0, 146: 5}, "active copper cable, 5 m"),
+        ({147: 0x00}, "copper cable, 3 m"),  # known from the compliance codes alone
+        ({146: 0}, "passive copper cable"),
+        ({146: 0xFF}, "passive copper cable"),  # more than 254 m
+        ({131: 0, 192: 0}, "passive copper cable, 3 m"),
+    ],
+)
+def test_the_kind_of_a_qsfp_cable(changes: dict[int, int], text: str) -> None:
+    pages = cable()
+    for at, value in changes.items():
+        pages[0][at - 128] = value
+    pages[0] = sealed(bytes(pages[0]))
+    module = decode_file(linear(pages))
+    assert text_of(module)[0] == text
+    assert "unknown" not in module.identity.technology
+    pages[0][148 - 128] ^= 0xFF  # a wrong checksum makes the kind doubtful
+    assert "cable" not in text_of(decode_file(linear(pages)))[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        # SFF-8472 Table 5-3: 8.2 passive, 8.3 active cable; byte 18: length in m; connector 21h: copper pigtail.
+        ({8: 0x04, 18: 3}, "passive copper cable, 3 m"),
+        ({8: 0x08, 18: 7}, "active cable, 7 m"),
+        ({8: 0x08, 18: 7, 36: 0x01}, "active optical cable, 7 m"),
+        ({2: 0x21, 3: 0, 18: 2}, "copper cable, 2 m"),
+    ],
+)
+def test_the_kind_of_an_sfp_cable(changes: dict[int, int], text: str) -> None:
+    a0 = bytearray(IDENTITY)
+    a0[3], a0[92] = 0, 0  # no Ethernet codes, no diagnostics
+    for at, value in changes.items():
+        a0[at] = value
+    for first, last, at in ((0, 62, 63), (64, 94, 95)):
+        a0[at] = sum(a0[first : last + 1]) % 256
+    module = decode_sfp(SfpImage(bytes(a0).ljust(256, b"\x00"), b""))
+    assert text_of(module)[0] == text
+    assert "unknown" not in module.identity.technology
+
+
+@pytest.mark.parametrize(
+    ("media_type", "technology", "length", "text"),
+    [
+        # CMIS 00h:85, 00h:212; 00h:202 is the length: 43h is 3 m, 19h is 25 times 0.1 m.
+        (0x03, 0x0A, 0x43, "passive copper cable, 3 m"),
+        (0x04, 0x0C, 0x19, "active copper cable, 2.5 m"),
+        (0x03, 0x0B, 0x00, "passive copper cable"),
+    ],
+)
+def test_the_kind_of_a_cmis_cable(media_type: int, technology: int, length: int, text: str) -> None:
+    lower, page = bytearray([0x18, 0x52, 0x80, *bytes(125)]), bytearray([0x18, *bytes(127)])
+    lower[85], page[212 - 128], page[202 - 128] = media_type, technology, length
+    page[222 - 128] = sum(page[: 222 - 128]) % 256
+    assert text_of(decode_image(MemoryImage({LOWER: bytes(lower), (0, 0): bytes(page)})))[0] == text
+
+
+def test_a_memory_of_zeros_does_not_say_that_a_module_works() -> None:
+    pages = lr4()
+    pages[None][1] = 0x03  # before revision 2.8
+    pages[None][3:128] = bytes(125)
+    assert text_of(decode_file(linear(pages))) == [
+        "lanes: unknown, because supply, bias and powers are all 0 in the dump"
+    ]
+    pages[None][3] = 0x02  # a flag that is set is known
+    assert "lane 2: transmitter unknown, receives nothing (LOS)" in text_of(decode_file(linear(pages)))
+    pages[None][3:28] = bytes(23) + b"\x80\xe8"  # 3.3 V: the module measures, and has no light
+    assert "lane 2: transmits nothing (dark), receives nothing, bias 0.0 mA" in text_of(decode_file(linear(pages)))
+
+
+def test_a_dump_without_flags_says_so() -> None:
+    pages = lr4()
+    whole = MemoryImage({(0, page): bytes(data) for page, data in pages.items()})
+    line = "flags: not in the dump, because reading clears them"
+    assert line not in text_of(decode_memory(whole))
+    assert text_of(decode_memory(replace(whole, unknown={LOWER: frozenset(range(3, 22))})))[-1] == line
+    assert line in text_of(decode_image(dumped("400g-dr4")))
+    assert line not in text_of(decode_image(dumped("400g-dr4")), (("rx_los", 1),))
+
+
+def test_valid_outputs_show_that_a_cable_receives_a_signal() -> None:
+    """A dump has no flags, and an active cable no powers; 11h:132 says that its host outputs are valid."""
+    image = dumped("aec")
+    halves = {**image.halves}
+    for valid, text in ((0xFF, "receives a signal (power not measured)"), (0xFE, "receiver unknown")):
+        page = bytearray(image.halves[0, 0x11])
+        page[132 - 128] = valid
+        halves[0, 0x11] = bytes(page)
+        lanes = [line for line in text_of(decode_image(replace(image, halves=halves))) if line.startswith("lane ")]
+        assert len(lanes) == 8
+        assert all(text in line for line in lanes)
 
 
 def test_readings_that_are_not_in_the_dump() -> None:
@@ -212,11 +312,11 @@ def test_many_lanes_are_shown_by_what_they_do() -> None:
 
 def test_lanes_without_monitors_show_the_signal_that_they_lost() -> None:
     lines = text_of(decode_image(dumped("aec")), (("rx_los", 3), ("rx_lol", 3)))
-    assert lines[3] == "lane 3: transmits (power not measured), receives nothing (LOS, LOL)"
-    assert lines[4] == "lane 4: transmits (power not measured), receives a signal (power not measured)"
+    assert lines[4] == "lane 3: transmits (power not measured), receives nothing (LOS, LOL)"
+    assert lines[5] == "lane 4: transmits (power not measured), receives a signal (power not measured)"
     off = text_of(decode_image(dumped("aec", switch_on=False)), ())
-    assert off[1] == "lane 1: transmits nothing (switched off), receiver unknown"
-    assert text_of(decode_image(dumped("aec")))[4] == "lane 4: transmits (power not measured), receiver unknown"
+    assert off[2] == "lane 1: transmits nothing (switched off), receiver unknown"
+    assert text_of(decode_image(dumped("aec")))[5] == "lane 4: transmits (power not measured), receiver unknown"
 
 
 def test_inverted_loss_of_signal() -> None:

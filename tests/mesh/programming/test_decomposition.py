@@ -93,10 +93,8 @@ def test_the_interferometer_package_finds_the_same_splittings(n: int, name: str)
 @pytest.mark.parametrize("name", ["rectangular", "triangular"])
 @pytest.mark.parametrize("n", [2, 4, 7])
 def test_strawberryfields_finds_the_same_splittings(n: int, name: str) -> None:
-    judge = pytest.importorskip(
-        "strawberryfields.decompositions",
-        reason="needs strawberryfields, which requires numpy below 2: a venv of its own",
-    )
+    # Its releases need old versions of numpy and scipy, in a venv of their own; with newer ones the import fails.
+    judge = pytest.importorskip("strawberryfields.decompositions", exc_type=ImportError)
     unitary = haar_unitary(n, np.random.default_rng(n))
     mixers, _, *others = getattr(judge, name)(unitary)
     every = [*mixers, *(mixer for others_mixers in others if others_mixers for mixer in others_mixers)]

@@ -16,6 +16,7 @@ from lumion_hw.drivers.transponders.decoded import (
     FieldKey,
     Finding,
     Severity,
+    cable_text,
     check_answer,
     sorted_by_severity,
 )
@@ -34,9 +35,11 @@ from lumion_hw.standards.cmis.codes import DiagnosticsSelector
 from lumion_hw.standards.cmis.diagnostic_pages import VIEW_BER, VIEW_COUNTERS, VIEW_SNR
 from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE
 from lumion_hw.standards.cmis.image import LOWER, MemoryImage
-from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
+from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS, COPPER_TECHNOLOGIES, PASSIVE_COPPER_TECHNOLOGIES
 from lumion_hw.standards.cmis.lane_pages import HOST, MEDIA
 from lumion_hw.standards.cmis.vdm import CUSTOM_TYPES
+from lumion_hw.standards.sff8472.codes import SFF8472_IDENTIFIERS
+from lumion_hw.standards.sff8636.codes import SFF8636_IDENTIFIERS
 
 _MEDIA_INTERFACES = frozenset({"application_media_interface", "more_application_media_interface"})
 _AUX = {
@@ -167,7 +170,21 @@ def decode_image(image: MemoryImage) -> DecodedModule:
         fields=fields,
         samples=tuple(item for bank in (dump, *further) for item in _samples(bank)),
         findings=findings,
+        cable=_cable(dump),
     )
+
+
+def _cable(dump: Dump) -> str:
+    medium, technology = dump.value("media_type"), dump.value("media_technology")
+    if not all(dump.checksums.values()):
+        return ""
+    if medium == codes.MediaType.PASSIVE_COPPER or technology in PASSIVE_COPPER_TECHNOLOGIES:
+        kind = "passive copper cable"
+    elif technology in COPPER_TECHNOLOGIES:
+        kind = "active copper cable"
+    else:
+        return ""
+    return cable_text(kind, cable_length_m(dump.count("cable_length_multiplier"), dump.count("cable_length_base")))
 
 
 def _check_kind(dump: Dump) -> None:
@@ -187,11 +204,26 @@ def _check_kind(dump: Dump) -> None:
         and any(item.space == 0x00 and fits for item, fits in dump.checksums.items())
     )
     if identifier in _OTHER_STANDARDS or not plausible:
-        standard = _OTHER_STANDARDS.get(identifier)
-        raise ConfigError(
-            f"{source}: not a CMIS memory: byte 0 is {identifier:02X}h, {codes.describe('identifier', identifier)}",
-            hint=f"Its memory follows {standard}, not CMIS." if standard else "Use a dump of the memory of a module.",
+        found, standard = (
+            f"{identifier:02X}h, {codes.describe('identifier', identifier)}",
+            _OTHER_STANDARDS.get(identifier),
         )
+        if standard:
+            raise ConfigError(
+                f"{source}: not a CMIS memory: byte 0 is {found}", hint=f"Its memory follows {standard}, not CMIS."
+            )
+        raise ConfigError(
+            f"{source}: not the memory of a known module: byte 0 is {found}; expected {_known_identifiers()}",
+            hint="Use a dump of the memory of a module, with byte 0 of the lower memory first.",
+        )
+
+
+def _known_identifiers() -> str:
+    standards = {"SFF-8472": SFF8472_IDENTIFIERS, "SFF-8636": SFF8636_IDENTIFIERS, "CMIS": CMIS_IDENTIFIERS}
+    return " or ".join(
+        f"{', '.join(f'{code:02X}h' for code in sorted(identifiers))} ({name})"
+        for name, identifiers in standards.items()
+    )
 
 
 def _fields(dump: Dump, unreliable: set[FieldKey]) -> Iterator[DecodedField]:
