@@ -53,7 +53,7 @@ class HeaterSweepPlan:
 
 
 def usual_levels(mesh: MeshTopology, monitors: int) -> int:
-    """Return how many currents of one heater usually determine its law, with a number of monitors."""
+    """Return how many currents of one heater usually determine its law in the first sweep."""
     return _LEVELS if mesh.faces or monitors < _MIN_MONITORS else _LEVELS_FEED_FORWARD
 
 
@@ -94,8 +94,7 @@ class HeaterSweeps:
         self._sources = np.array(sources)[np.argsort(-near, axis=1, kind="stable")]
         # Levels start at zero and are uniform in I²: the fit cannot slip by a fringe, and all parts of the law count
         # alike.
-        self._levels = plan.levels or usual_levels(logbook.probe.mesh, len(logbook.probe.monitors))
-        self._squares = np.linspace(0.0, plan.reach_ma2(heaters, self._max_ma), self._levels)
+        self._use_levels(plan.levels or usual_levels(logbook.probe.mesh, len(logbook.probe.monitors)))
         # All heaters get random currents, because random backgrounds are rarely dark.
         self._level = rng.integers(self._levels, size=2 * logbook.probe.mesh.n_pucs)
         self._other = rng.spawn(1)[0]
@@ -109,6 +108,10 @@ class HeaterSweeps:
             self._level[:] = 0
         self._last: Real | None = None
         self._active_port: int | None = None
+
+    def _use_levels(self, levels: int) -> None:
+        self._levels = levels
+        self._squares = np.linspace(0.0, self._plan.reach_ma2(self._heaters, self._max_ma), levels)
 
     @property
     def currents_ma(self) -> Real:
@@ -135,6 +138,7 @@ class HeaterSweeps:
             if view >= (1 if self._cold_first else _FIXED_VIEWS) and pending:
                 # Only few heaters are still swept, so the background would hardly change and dark heaters would stay
                 # dark.
+                self._use_levels(self._plan.levels or _LEVELS)
                 self._level = self._other.integers(self._levels, size=len(self._level))
                 self._last = None
             for heater in self._in_order(pending, view):
