@@ -7,14 +7,14 @@ observable: sums of joint phases along integer vectors v with v·G = 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.model.illuminated_part import illuminated_part
+from calibration.model.illuminated_part import illuminated_part, joints_by_pair
 from lumion_hw.mesh.layout.topology import MeshTopology
 
 _MAX_ROUNDS = 50
@@ -63,17 +63,45 @@ def visible_joint_directions(mesh: MeshTopology) -> NDArray[np.float64]:
     return directions
 
 
+@lru_cache(maxsize=16)
 def illuminated_loop_basis(
     mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]
 ) -> NDArray[np.int64]:
-    """Return the loops through waveguides with light, a basis as :func:`loop_basis`; shape ``(loops, joints)``."""
+    """Return the loops that light can show, a basis as :func:`loop_basis`; shape ``(loops, joints)``.
+
+    These are the loops through which light runs from a single source to a single monitor, and their sums. In a loop
+    whose parts get light from different sources only, nothing interferes.
+    """
     joints = illuminated_part(mesh, sources, monitors).joints
-    if joints.all():
-        return loop_basis(mesh)
+    every = loop_basis(mesh) if joints.all() else _loops_through(mesh, joints)
+    shown = np.zeros((0, len(joints)), dtype=np.int64)
+    lit = joints_by_pair(mesh, sources, monitors).reshape(len(sources) * len(monitors), len(joints))
+    for own in _largest_sets(lit):
+        shown = _row_lattice(np.vstack([shown, _loops_through(mesh, own)]))
+        if len(shown) == len(every):
+            shown = every
+            break
+    else:
+        shown = _shortened(shown)
+    shown.setflags(write=False)
+    return shown
+
+
+def _loops_through(mesh: MeshTopology, joints: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return a basis of the loops through the given joints only, shape ``(loops, joints)``."""
     loops = _left_null_lattice(signed_incidence(mesh)[joints])
     basis = np.zeros((len(loops), len(joints)), dtype=np.int64)
     basis[:, joints] = loops
     return basis
+
+
+def _largest_sets(sets: NDArray[np.bool_]) -> Iterator[NDArray[np.bool_]]:
+    """Yield the rows that are no subset of another row, shape ``(elements,)`` each; those with most elements first."""
+    kept = np.zeros((0, sets.shape[1]), dtype=np.bool_)
+    for row in sets[np.argsort(-sets.sum(axis=1), kind="stable")]:
+        if not (kept[:, row].all(axis=1)).any():
+            kept = np.vstack([kept, row])
+            yield row
 
 
 @lru_cache(maxsize=16)
@@ -82,12 +110,13 @@ def illuminated_joint_directions(
 ) -> tuple[NDArray[np.float64], int]:
     """Return directions as :func:`visible_joint_directions`, and the number of those that light can show.
 
-    The first directions are loops with light on its way to a monitor.
+    The first directions are the loops of :func:`illuminated_loop_basis`.
     """
     every, joints = visible_joint_directions(mesh), illuminated_part(mesh, sources, monitors).joints
-    if joints.all():
+    basis = illuminated_loop_basis(mesh, sources, monitors)
+    if joints.all() and len(basis) == every.shape[1]:
         return every, every.shape[1]
-    loops = illuminated_loop_basis(mesh, sources, monitors).T.astype(np.float64)
+    loops = basis.T.astype(np.float64)
     loops = np.linalg.qr(loops)[0] if loops.shape[1] else loops
     hidden = np.linalg.svd(every - loops @ (loops.T @ every), full_matrices=False)[0]
     directions = np.hstack([loops, hidden[:, : every.shape[1] - loops.shape[1]]])
@@ -163,24 +192,31 @@ def _exit(arm: int | np.integer[Any]) -> int:
     return int(4 * (arm // 2) + 2 + arm % 2)
 
 
-def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> NDArray[np.float64]:
+def gauge_fixed_difference(
+    mesh: MeshTopology, difference_rad: NDArray[np.float64], loops: NDArray[np.int64] | None = None
+) -> NDArray[np.float64]:
     """Return the difference of two sets of joint phases without unobservable parts and full turns, shape ``(joints,)``.
 
     The loop phases of the difference are wrapped to ±π. The result is the shortest vector with these loop phases.
+    ``loops`` are the observable loops, such as those of :func:`illuminated_loop_basis`; by default all.
     """
-    basis = loop_basis(mesh)
+    basis = loop_basis(mesh) if loops is None else loops
     loop_rad = wrapped(basis @ difference_rad)
     # Wrapping comes before projection; otherwise a harmless 2π on one joint would become an error of many loops.
     residual: NDArray[np.float64] = basis.T @ np.linalg.solve((basis @ basis.T).astype(np.float64), loop_rad)
     return residual
 
 
-def common_phase_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
+def common_phase_rad(
+    mesh: MeshTopology, difference_rad: NDArray[np.float64], loops: NDArray[np.int64] | None = None
+) -> float:
     """Return the phase per PUC, modulo half a turn, that explains most of a difference of joint phases.
 
-    Subtract it before wrapping loop phases.
+    Subtract it before wrapping loop phases. ``loops`` are as for :func:`gauge_fixed_difference`.
     """
-    basis = loop_basis(mesh)
+    basis = loop_basis(mesh) if loops is None else loops
+    if not len(basis):
+        return 0.0
     loop_rad, turns = basis @ difference_rad, basis.sum(axis=1)
     # If all loops have even numbers of PUCs, half a turn changes nothing. On this grid even the largest loop changes by
     # less than a radian per step.
@@ -207,6 +243,17 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return a basis of the integer vectors v with v·matrix = 0, shape ``(rows - rank, rows)``."""
     rows, columns = matrix.shape
     work = np.hstack([matrix, np.eye(rows, dtype=np.int64)])
+    return work[_echelon(work, columns) :, columns:].copy()
+
+
+def _row_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a basis of all sums of integer multiples of the rows, shape ``(rank, columns)``."""
+    work = matrix.copy()
+    return work[: _echelon(work, work.shape[1])]
+
+
+def _echelon(work: NDArray[np.int64], columns: int) -> int:
+    """Bring the first columns of a matrix to echelon form, by whole multiples of rows in place; return their rank."""
     rank = 0
     for column in range(columns):
         # Euclid's algorithm in the column: the smallest entry divides the others until only the divisor is left.
@@ -220,7 +267,7 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
         if len(candidates):
             work[[rank, candidates[0]]] = work[[candidates[0], rank]]
             rank += 1
-    return work[rank:, columns:].copy()
+    return rank
 
 
 def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:

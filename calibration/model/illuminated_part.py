@@ -27,10 +27,8 @@ class IlluminatedPart:
 @lru_cache(maxsize=16)
 def illuminated_part(mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]) -> IlluminatedPart:
     """Return the part of a mesh that light passes from a source to a monitor."""
-    never = 8 * mesh.n_pucs
-    reaches_monitor = np.any(mesh.hops_to_port[list(monitors)] < never, axis=0)
-    # Light is reversible: light from a port leaves a PUC where light that enters there would reach the port.
-    leaves = np.any(mesh.hops_to_port[list(sources)] < never, axis=0)
+    leaves: NDArray[np.bool_] = np.any(_leads_to(mesh, sources), axis=0)
+    reaches_monitor: NDArray[np.bool_] = np.any(_leads_to(mesh, monitors), axis=0)
     first, second = mesh.joints.T
     joints = (leaves[first] & reaches_monitor[second]) | (leaves[second] & reaches_monitor[first])
     enters = np.isin(np.arange(4 * mesh.n_pucs), mesh.port_puc_port[list(sources)])
@@ -38,3 +36,22 @@ def illuminated_part(mesh: MeshTopology, sources: tuple[int, ...], monitors: tup
     enters[inside] |= leaves[mesh.mate[inside]]
     pucs = np.any((enters & reaches_monitor).reshape(-1, 4), axis=1)
     return IlluminatedPart(pucs, joints)
+
+
+def joints_by_pair(mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return whether light passes each joint from each source to each monitor, ``(sources, monitors, joints)``."""
+    leaves, reaches_monitor = _leads_to(mesh, sources)[:, None], _leads_to(mesh, monitors)[None]
+    first, second = mesh.joints.T
+    joints: NDArray[np.bool_] = (leaves[..., first] & reaches_monitor[..., second]) | (
+        leaves[..., second] & reaches_monitor[..., first]
+    )
+    return joints
+
+
+def _leads_to(mesh: MeshTopology, ports: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return whether light that enters each PUC-port can reach each port, shape ``(ports, 4 n_pucs)``.
+
+    Light is reversible: where light that enters would reach a port, light from that port leaves.
+    """
+    leads: NDArray[np.bool_] = mesh.hops_to_port[list(ports)] < 8 * mesh.n_pucs
+    return leads

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 
 from calibration.fit.bound import Bound, plan_bound
 from calibration.measure.design import IncrementalSettings
-from calibration.model.gauge import common_phase_rad, gauge_fixed_difference, visible_combinations, wrapped
+from calibration.model.gauge import (
+    common_phase_rad,
+    gauge_fixed_difference,
+    illuminated_loop_basis,
+    visible_combinations,
+    wrapped,
+)
 from calibration.model.heating import HEAT_GROUPS, Heating
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
@@ -37,12 +43,18 @@ _SETTINGS_PER_SOURCE = 40
 # the same (three standard deviations).
 _NOISE, _NOISE_FLOOR, _MAX_SIGN_CHI2 = 1e-3, 1e-6, 9.0
 _STEP_SIGMA = 0.1
+_NO_COMMON_PHASE = 1e-6  # rounding errors are smaller
 
 
 def project_out_common_phase(space: ParameterSpace) -> Real:
-    """Return the projection that removes the phase common to all PUCs from L loop phases, shape ``(L, L)``."""
+    """Return the projection that removes the phase common to all PUCs from L loop phases, shape ``(L, L)``.
+
+    Nothing is removed where all interfering paths have equally many PUCs, or where light shows no loop.
+    """
     common = space.directions.T @ np.ones(len(space.mesh.joints))
-    common /= np.linalg.norm(common)
+    common[space.n_illuminated_loops :] = 0.0
+    length = float(np.linalg.norm(common))
+    common = common / length if length > _NO_COMMON_PHASE else np.zeros(len(common))
     projector: Real = np.eye(len(common)) - np.outer(common, common)
     return projector
 
@@ -100,9 +112,11 @@ def group_errors(
     error[passive] = wrapped(error[passive])
     # Mean frequency and temperature turn all loops equally; this is not an error of the mesh parameters.
     joints = parameters.joint_phase_rad - truth.joint_phase_rad
-    common_rad = common_phase_rad(space.mesh, joints)
+    lit = illuminated_loop_basis(space.mesh, space.entries, tuple(space.monitors))
+    common_rad = common_phase_rad(space.mesh, joints, lit)
     alike = space.directions.T @ np.ones(len(joints))
-    error[loops] = space.directions.T @ gauge_fixed_difference(space.mesh, joints - common_rad)
+    alike[space.n_illuminated_loops :] = 0.0
+    error[loops] = space.directions.T @ gauge_fixed_difference(space.mesh, joints - common_rad, lit)
     fixed = project_out_common_phase(space)
     common = error[loops] - fixed @ error[loops] + common_rad * alike
     error[loops] = fixed @ error[loops]

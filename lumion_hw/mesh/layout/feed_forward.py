@@ -54,6 +54,7 @@ class MeshDesign:
         cells: Returns the cells of a mesh of a given size, from left to right.
         inputs: Returns the waveguides with a fibre at their left end, in the order of the ports.
         outputs: Returns the waveguides with a fibre at their right end, in the order of the ports.
+        is_dilated: Whether every cell carries at most one circuit.
     """
 
     name: str
@@ -63,6 +64,7 @@ class MeshDesign:
     cells: Callable[[int], Iterator[Placement]]
     inputs: Callable[[int], Sequence[int]] = range
     outputs: Callable[[int], Sequence[int]] = range
+    is_dilated: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,6 +143,11 @@ class FeedForwardMesh(MeshTopology):
         x = self.columns[:, None] + np.array([0, 0, 1, 1])
         return np.stack([x, -_PITCH * self.tracks], axis=2).reshape(-1, 2).astype(np.float64)
 
+    @property
+    def is_dilated(self) -> bool:
+        """Whether every cell carries at most one circuit."""
+        return DESIGNS[self.topology].is_dilated
+
     def to_dict(self) -> dict[str, Any]:
         """Return the mesh as plain numbers, strings and lists, ready for JSON."""
         return graph_entries(self) | {"ports": self.size}
@@ -188,16 +195,62 @@ def _bell(ports: int) -> Iterator[Placement]:
         yield Placement("upper-phase", row, None)
 
 
-def _benes(ports: int) -> Iterator[Placement]:
-    """Yield the switches of a Benes network: columns that pair waveguides 1, 2, 4, … apart, then … 4, 2, 1."""
+def _powers_of_two(ports: int, design: str) -> list[int]:
+    """Return 1, 2, 4, …, half the number of ports.
+
+    Raises:
+        ConfigError: The number of ports is not a power of two.
+    """
     if ports & (ports - 1):
-        raise ConfigError(f"a Benes network cannot have {ports} ports", hint="Give a power of two.")
-    distances = [1 << bit for bit in range(ports.bit_length() - 1)]
-    for column, distance in enumerate([*distances, *distances[-2::-1]]):
-        paired = [upper for upper in range(ports) if not upper & distance]
+        raise ConfigError(f"a {design} cannot have {ports} ports", hint="Give a power of two.")
+    return [1 << bit for bit in range(ports.bit_length() - 1)]
+
+
+def _paired_columns(waveguides: int, distances: Sequence[int]) -> Iterator[Placement]:
+    """Yield columns of switches; the switches of each column join waveguides at the given distance."""
+    for column, distance in enumerate(distances):
+        paired = [upper for upper in range(waveguides) if not upper & distance]
         for row, upper in enumerate(paired):
             tracks = (2 * row, 2 * row + 1, 2 * row, 2 * row + 1)
             yield Placement("two-arm", upper, upper + distance, column, tracks)
+
+
+def _benes(ports: int) -> Iterator[Placement]:
+    """Yield the switches of a Benes network: columns that join waveguides 1, 2, 4, … apart, then … 4, 2, 1."""
+    distances = _powers_of_two(ports, "Benes network")
+    yield from _paired_columns(ports, [*distances, *distances[-2::-1]])
+
+
+# Padmanabhan and Netravali 1987, IEEE Trans. Commun. 35, 1357: every switch carries the light of at most one circuit.
+# Behind the first column a switch joins the waveguides of two inputs, only one of which uses this half of the network.
+def _dilated_benes(ports: int) -> Iterator[Placement]:
+    distances = _powers_of_two(ports, "dilated Benes network")
+    yield from _paired_columns(2 * ports, [*distances, ports, *distances[-2::-1]])
+
+
+# Spanke 1986, IEEE J. Quantum Electron. 22, 964.
+def _spanke(ports: int) -> Iterator[Placement]:
+    """Yield a tree of switches behind every input, and one in front of every output (switch and select).
+
+    Waveguide ``ports * i + j`` connects the tree of input i with that of output j.
+    """
+    halves = _powers_of_two(ports, "Spanke network")
+
+    def branches(place: int, half: int) -> tuple[int, int]:
+        # A Gray code: light enters a switch on the rail next to the switch before, so that branches do not cross.
+        codes = (number ^ number >> 1 ^ ports // 2 - 1 for number in (place, place + half))
+        upper, lower = (code & -half for code in codes)
+        return upper, lower
+
+    for column, half in enumerate([*halves[::-1], *halves]):
+        for first in range(0, ports * ports, 2 * half):
+            tree, place = divmod(first, ports)
+            upper, lower = branches(place, half)
+            if column < len(halves):
+                upper, lower = ports * tree + upper, ports * tree + lower
+            else:
+                upper, lower = ports * upper + tree, ports * lower + tree
+            yield Placement("two-arm", upper, lower, column, (first + half - 1, first + half) * 2)
 
 
 def _crossbar(ports: int) -> Iterator[Placement]:
@@ -215,6 +268,25 @@ DESIGNS: Mapping[str, MeshDesign] = {
         MeshDesign("reck", "ports on each side", 2, 64, _reck),
         MeshDesign("bell", "ports on each side", 2, 64, _bell),
         MeshDesign("benes", "ports on each side", 4, 64, _benes),
+        MeshDesign(
+            "dilated-benes",
+            "ports on each side",
+            4,
+            64,
+            _dilated_benes,
+            inputs=lambda ports: range(0, 2 * ports, 2),
+            outputs=lambda ports: range(0, 2 * ports, 2),
+            is_dilated=True,
+        ),
+        MeshDesign(
+            "spanke",
+            "ports on each side",
+            2,
+            16,
+            _spanke,
+            inputs=lambda ports: range(0, ports * ports, ports),
+            is_dilated=True,
+        ),
         MeshDesign("crossbar", "ports on each side", 2, 32, _crossbar, outputs=lambda ports: range(ports, 2 * ports)),
     )
 }

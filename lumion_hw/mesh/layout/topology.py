@@ -77,6 +77,11 @@ class MeshTopology(ABC):
         """The mesh to draw in a picture; its positions may differ."""
         return self
 
+    @property
+    def is_dilated(self) -> bool:
+        """Whether the mesh has so many PUCs that every PUC carries at most one circuit."""
+        return False
+
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return the mesh as plain numbers, strings and lists, ready for JSON."""

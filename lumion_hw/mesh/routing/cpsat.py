@@ -248,6 +248,10 @@ class _Model:
             for arc, wrong_state in ((2 * wave, cross), (2 * wave + 1, cross.negated())):
                 if users := [arcs[arc] for arcs in self._arcs if arc in arcs]:
                     self.model.add_at_most_one([*users, wrong_state])
+        for puc in range(self._request.mesh.n_pucs) if self._request.disjoint else ():
+            # In these meshes light passes a PUC only once.
+            users = [used for arcs in self._arcs for arc, used in arcs.items() if arc >> 3 == puc]
+            self.model.add_at_most_one(users)
 
     def _limit(self) -> None:
         loss = self._request.loss_db

@@ -173,13 +173,13 @@ class Negotiation:
 
     def _charge(self, paths: Sequence[Nodes]) -> None:
         prices, increase = self._prices, self._unit * _HISTORY
-        states = {arc for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
+        states = {arc for nodes in paths for arc in prices.arcs(nodes) if prices.is_contested(arc)}
         for arc in states:
             prices.state_price[arc] += increase
 
     def _contested(self, paths: Sequence[Nodes]) -> set[int]:
         prices = self._prices
-        return {arc // 2 for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
+        return {arc // 2 for nodes in paths for arc in prices.arcs(nodes) if prices.is_contested(arc)}
 
     def _improved(self, paths: list[Nodes], bound: float) -> tuple[WavePath, ...]:
         prices, request = self._prices, self._request

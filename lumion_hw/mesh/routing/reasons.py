@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -211,7 +212,15 @@ def check_limits(request: RoutingProblem, paths: Sequence[Path], states: Mapping
     Raises:
         VerifyError: A path breaks a limit.
     """
-    broken = [f"PUC {puc} is {state}" for puc, state in states.items() if (puc, state) in request.blocked]
+    # If circuits may not share PUCs, both states are blocked in every PUC of an active circuit.
+    held = {puc for path, _ in request.staying for puc in path.pucs} if request.disjoint else set[int]()
+    broken = [
+        f"PUC {puc} is {state}" for puc, state in states.items() if puc not in held and (puc, state) in request.blocked
+    ]
+    if request.disjoint:
+        # Circuits that stay come last. They may share PUCs with each other.
+        passed = Counter(puc for path in paths[: len(request.pairs)] for puc in set(path.pucs))
+        broken += [f"PUC {puc} is shared" for puc, count in passed.items() if count > 1 or puc in held]
     for path, limit in zip(paths, request.limits, strict=False):
         if limit.hop_ceiling is not None and path.hops > limit.hop_ceiling:
             broken.append(f"{path.hops} hops from port {path.source}")

@@ -181,6 +181,7 @@ class RoutingProblem:
         current_paths: Current path of each active circuit that may move, by index.
         move_price: Cost of moving an active circuit.
         staying: Active circuits that must stay, with their paths.
+        disjoint: Whether circuits may not share a PUC; only for meshes whose light passes each PUC once.
     """
 
     mesh: MeshTopology
@@ -195,6 +196,7 @@ class RoutingProblem:
     current_paths: Mapping[int, WavePath]
     move_price: float
     staying: tuple[tuple[Path, WavePath], ...]
+    disjoint: bool = False
 
     @property
     def ports(self) -> tuple[int, ...]:

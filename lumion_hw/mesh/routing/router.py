@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, islice
 
-from lumion_hw.errors import NoPathError, VerifyError
+from lumion_hw.errors import NoPathError, RoutingError, VerifyError
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.routing import cpsat, reasons
 from lumion_hw.mesh.routing.duplex import Duplex
@@ -33,6 +34,8 @@ _MAX_SUBSETS = 64
 def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
     """Route circuits that share no port and no waveguide, and need no PUC in two states.
 
+    On a dilated mesh they share no PUC either, unless no other routing is found.
+
     Raises:
         ConfigError: The request is invalid.
         NoPathError: The request is proven impossible; the message names the ports or circuits.
@@ -41,6 +44,11 @@ def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
     duplex = Duplex(request.pairs, allowed=request.counter_propagation)
     check_ports(mesh, [port for pair in duplex.pairs for port in pair], request.faults, request.active)
     problem = problem_for(mesh, duplex.merged(request))
+    if mesh.is_dilated:
+        # With a fault, only circuits that share a PUC may be possible.
+        with contextlib.suppress(RoutingError):
+            unshared, quick = replace(problem, disjoint=True), replace(request, explain_s=0.0)
+            return duplex.restored(_RoutingWithActiveCircuits(unshared, quick).solve())
     return duplex.restored(_RoutingWithActiveCircuits(problem, request).solve())
 
 
@@ -228,6 +236,8 @@ class _RoutingWithActiveCircuits:
         fixed_paths = [path for index, path in enumerate(self._active) if index not in free]
         kept_paths = tuple((path, to_wave_path(problem.mesh, path)) for path in fixed_paths)
         states = states_for_paths(problem.mesh, fixed_paths)
+        blocked = {(puc, opposite_state(state)) for puc, state in states.items()}
+        blocked |= set(states.items()) if problem.disjoint else set()
         holding = problem.state_cost.copy()
         # States that active circuits already hold cost a new circuit nothing.
         for puc, state in states.items():
@@ -240,7 +250,7 @@ class _RoutingWithActiveCircuits:
             pairs=(*problem.pairs, *((self._active[i].source, self._active[i].target) for i in free)),
             state_cost=holding,
             staying_cost=problem.cost([wave_path for _, wave_path in kept_paths]),
-            blocked=problem.blocked | {(puc, opposite_state(state)) for puc, state in states.items()},
+            blocked=problem.blocked | blocked,
             limits=(*problem.limits, *spare),
             current_paths={first + position: self._active_wave_paths[i] for position, i in enumerate(free)},
             staying=kept_paths,

@@ -167,6 +167,7 @@ class Prices:
         self._fresh = self.walker.packed(base.reshape(-1))
         self._state_costs: list[float] = request.state_cost.reshape(-1).tolist()
         self._has_state_costs = bool(request.state_cost.any())
+        self._disjoint = request.disjoint
         self.pressure = 0.0
         self.reset()
 
@@ -182,8 +183,13 @@ class Prices:
         return [(a >> 1 & -2) + (bar[a] != b) for a, b in pairwise(nodes)]
 
     def add(self, nodes: Nodes) -> None:
-        """Record the PUC states that a circuit uses."""
+        """Record the PUC states that a circuit uses; where circuits may not share PUCs, also the opposite states."""
         use = self.use
+        if self._disjoint:
+            for puc in {node >> 2 for node in nodes[:-1]}:
+                use[2 * puc] += 1
+                use[2 * puc + 1] += 1
+            return
         for arc in self.arcs(nodes):
             use[arc] += 1
             # Only the first circuit that needs a state pays for holding it; others share it.
@@ -191,17 +197,27 @@ class Prices:
                 self.state_price[arc] -= self._state_costs[arc]
 
     def remove(self, nodes: Nodes) -> None:
-        """Delete the record of the PUC states that a circuit uses."""
+        """Delete the record of :meth:`add`."""
         use = self.use
+        if self._disjoint:
+            for puc in {node >> 2 for node in nodes[:-1]}:
+                use[2 * puc] -= 1
+                use[2 * puc + 1] -= 1
+            return
         for arc in self.arcs(nodes):
             use[arc] -= 1
             if self._has_state_costs and use[arc] == 0:
                 self.state_price[arc] += self._state_costs[arc]
 
+    def is_contested(self, arc: int) -> bool:
+        """Return whether a recorded circuit with this PUC state conflicts with another circuit there."""
+        # A circuit that does not share PUCs has recorded the opposite state itself.
+        return bool(self.use[arc ^ 1] > self._disjoint)
+
     def conflicts(self, nodes: Nodes) -> bool:
-        """Return whether a circuit needs a PUC in both states, or in another state than other circuits do."""
-        use = self.use
-        return any(use[arc ^ 1] for arc in self.arcs(nodes))
+        """Return whether a recorded circuit needs a PUC in both states, or conflicts with other circuits."""
+        use, own = self.use, int(self._disjoint)
+        return any(use[arc ^ 1] > own for arc in self.arcs(nodes))
 
     def states_price(self, nodes: Nodes) -> float:
         """Return the price of the PUC states on a circuit's path, without surcharges for conflicts."""

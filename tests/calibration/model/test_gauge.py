@@ -10,6 +10,8 @@ import pytest
 from calibration.model.gauge import (
     gauge_fixed_difference,
     has_visible_phase,
+    illuminated_joint_directions,
+    illuminated_loop_basis,
     loop_basis,
     loop_rms_rad,
     signed_incidence,
@@ -155,3 +157,45 @@ def test_combinations_of_phases_change_only_with_the_light(name: str, size: int)
     np.testing.assert_allclose(np.diag(weights)[seen], 1.0, atol=1e-9)
     assert seen[has_visible_phase(mesh, ports[:size], ports[size:])].all()
     np.testing.assert_allclose(weights @ unseen, 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "loops"),
+    [
+        ("benes", 4, 3),
+        ("clements", 4, 3),
+        ("dilated-benes", 4, 8),
+        ("dilated-benes", 8, 32),
+        ("spanke", 2, 0),
+        ("spanke", 4, 0),
+    ],
+)
+def test_loops_between_fibres_are_what_powers_there_show_of_the_joints(name: str, size: int, loops: int) -> None:
+    """The rank of the powers from inputs to outputs, with light at one input at a time, is the number of loops.
+
+    A dilated Benes network of four ports has nine loops. The loop around the four switches of its upper half gets light
+    only from two inputs at once. Paths of a Spanke network never meet again.
+    """
+    mesh, rng = build_mesh(name, (size,)), np.random.default_rng(3)
+    inputs, outputs = tuple(range(size)), tuple(range(size, 2 * size))
+    directions, count = illuminated_joint_directions(mesh, inputs, outputs)
+    basis = illuminated_loop_basis(mesh, inputs, outputs)
+    arms = np.where(np.repeat(mesh.interferes, 2), rng.uniform(0.0, 6.0, (12, 2 * mesh.n_pucs)), 0.0)
+    joints = rng.uniform(0.0, 6.0, len(mesh.joints))
+
+    def powers(joint_rad: np.ndarray) -> np.ndarray:
+        loss, (eta_in, eta_out) = np.zeros(mesh.n_pucs), mesh.nominal_eta
+        cells = UnitCells(loss, eta_in, eta_out, arms[:, 0::2], arms[:, 1::2], joint_rad)
+        fields = Solver(mesh).solve(cells, cells.reference_hz, inputs)
+        return np.abs(fields[:, list(outputs)]).ravel() ** 2
+
+    step, before = 1e-6, powers(joints)
+    columns = np.array([(powers(joints + step * unit) - before) / step for unit in np.eye(len(joints))])
+    assert np.linalg.matrix_rank(columns, tol=1e-4) == count == len(basis) == loops
+    # All that the powers show is along the first directions; the rest are loops without light.
+    np.testing.assert_allclose(columns - directions[:, :count] @ (directions[:, :count].T @ columns), 0.0, atol=1e-4)
+    assert directions.shape[1] == len(loop_basis(mesh))
+    np.testing.assert_allclose(directions.T @ directions, np.eye(directions.shape[1]), atol=1e-12)
+    assert not (basis @ signed_incidence(mesh)).any()
+    for prime in (2, 3, 5, 7):
+        assert _rank_modulo(basis.copy(), prime) == loops

@@ -64,6 +64,19 @@ def test_a_clements_chip_is_calibrated(tmp_path: Path) -> None:
     assert [heater.note for heater in heaters].count("no heater") == 28 - 15
 
 
+def test_a_fabric_in_which_no_paths_interfere_is_calibrated(tmp_path: Path) -> None:
+    """Two trees of one switch each at both sides: light goes from an input to an output on one path only."""
+    found = calibrated(tmp_path, "spanke", 2, 1)
+    assert all(entry.upper.law is not None and entry.lower.law is not None for entry in found.record.pucs)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("topology", ["dilated-benes", pytest.param("spanke", marks=pytest.mark.campaign)])
+def test_a_dilated_fabric_is_calibrated(tmp_path: Path, topology: str) -> None:
+    """Phases that no light shows are no fault; a dilated Benes network has one, a Spanke network nine."""
+    calibrated(tmp_path, topology, 4, 1)
+
+
 THROUGH_OXIDE = {"other_arm_crosstalk": 0.05, "oxide_decay_mm": 0.1}
 THROUGH_SUBSTRATE = {"crosstalk_scale": 36.0}
 """Heaters add 5 % of their own phase to the other arm of their PUC, and 3 % to the arms of the next PUC."""

@@ -13,7 +13,10 @@ from lumion_hw.mesh.layout.cells import CELL_KINDS
 from lumion_hw.mesh.layout.topologies import build_mesh
 from lumion_hw.mesh.layout.topology import MeshTopology
 
-MESHES = [("clements", 4), ("clements", 5), ("reck", 4), ("bell", 5), ("benes", 8), ("crossbar", 3)]
+MESHES = [
+    ("clements", 4), ("clements", 5), ("reck", 4), ("bell", 5), ("benes", 8), ("crossbar", 3),
+    ("dilated-benes", 4), ("dilated-benes", 8), ("spanke", 4), ("spanke", 8),
+]  # fmt: skip
 
 
 def field_matrix(mesh: MeshTopology, size: int, arms_rad: np.ndarray) -> np.ndarray:
@@ -63,6 +66,31 @@ def test_a_benes_network_routes_every_permutation_of_four() -> None:
     assert len(found) == 24
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "switches", "columns"),
+    [("dilated-benes", 4, 16, 4), ("dilated-benes", 8, 48, 6), ("spanke", 4, 24, 4), ("spanke", 8, 112, 6)],
+)
+def test_dilated_fabrics_have_the_published_number_of_switches(
+    name: str, size: int, switches: int, columns: int
+) -> None:
+    """2 N log2 N in 2 log2 N columns (Padmanabhan 1987); 2 N (N - 1) in as many columns (Spanke 1986)."""
+    mesh = build_mesh(name, (size,))
+    assert mesh.n_pucs == switches
+    # Every path passes one switch of each column.
+    assert (mesh.shortest_hops[:size, size : 2 * size] == columns).all()
+
+
+@pytest.mark.parametrize(("name", "ways"), [("dilated-benes", 2), ("spanke", 1)])
+def test_paths_between_two_ports_of_a_dilated_fabric(name: str, ways: int) -> None:
+    """A dilated Benes network of four ports has an upper and a lower half; a Spanke network has no choice."""
+    mesh = build_mesh(name, (4,))
+    for source, target in itertools.product(range(4), range(4, 8)):
+        nodes = [int(mesh.port_puc_port[source])]
+        for _ in range(4):
+            nodes = [int(following) for node in nodes if node >= 0 for following in mesh.successors[node]]
+        assert nodes.count(-1 - target) == ways
+
+
 def test_a_crossbar_leads_any_input_to_any_output_through_one_cell_in_cross() -> None:
     mesh = build_mesh("crossbar", (3,))
     for row, column in itertools.product(range(3), repeat=2):
@@ -82,7 +110,10 @@ def test_the_state_of_a_cell_is_where_its_light_goes(kind) -> None:
         np.testing.assert_allclose(power, 1.0 - np.eye(2), atol=1e-12)
 
 
-@pytest.mark.parametrize(("name", "size"), [("clements", 1), ("clements", 65), ("benes", 6), ("benes", 2), ("reck", 0)])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("clements", 1), ("clements", 65), ("benes", 6), ("benes", 2), ("reck", 0), ("dilated-benes", 6), ("spanke", 3)],
+)
 def test_impossible_sizes_are_refused(name: str, size: int) -> None:
-    with pytest.raises(ConfigError, match=r"cannot (build|have)|Benes network"):
+    with pytest.raises(ConfigError, match=r"cannot (build|have)"):
         build_mesh(name, (size,))

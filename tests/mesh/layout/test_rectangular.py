@@ -134,7 +134,7 @@ def test_labels_of_no_layout_are_refused(label: str) -> None:
 def test_a_mesh_is_laid_out_once() -> None:
     assert build_mesh("rectangular", [6]) is build_mesh("rectangular", (6,))
     words = {"smartlight", "columns", "rings", "rectangular", "clements", "reck", "bell", "benes", "crossbar"}
-    assert set(LAYOUTS) == words | {"square", "triangular"}
+    assert set(LAYOUTS) == words | {"square", "triangular", "dilated-benes", "spanke"}
 
 
 # -------------------------------------------------------------------------------------------------------------- light

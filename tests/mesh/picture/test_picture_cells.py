@@ -15,7 +15,10 @@ from lumion_hw.mesh.picture.drawing import PicturePath, mesh_svg
 from lumion_hw.mesh.picture.symbols import Symbol, SymbolSize
 from tests.mesh.picture.test_picture import SVG, Drawing
 
-MESHES = [("clements", 4), ("clements", 8), ("reck", 6), ("benes", 8), ("crossbar", 4), ("rectangular", 6)]
+MESHES = [
+    ("clements", 4), ("clements", 8), ("reck", 6), ("benes", 8), ("crossbar", 4), ("rectangular", 6),
+    ("dilated-benes", 4), ("dilated-benes", 8), ("spanke", 4),
+]  # fmt: skip
 SIZE = SymbolSize(half=30.0, high=30.0, rail=24.0)
 
 
@@ -55,8 +58,9 @@ def test_waveguides_are_straight(name: str, size: int) -> None:
         assert (np.diff(numbers[0::2]) > 0.0).all()
 
 
-def test_waveguides_of_a_benes_network_never_run_backwards() -> None:
-    mesh = build_mesh("benes", (8,))
+@pytest.mark.parametrize(("name", "size"), [("benes", 8), ("dilated-benes", 8), ("spanke", 8)])
+def test_waveguides_of_a_switch_fabric_never_run_backwards(name: str, size: int) -> None:
+    mesh = build_mesh(name, (size,))
     drawing = Drawing(mesh_svg(mesh))
     for joint in range(len(mesh.joints)):
         x = np.array([float(n) for n in re.findall(r"-?[\d.]+", drawing.by_id[f"joint-{joint}"].attrib["d"])][0::2])
