@@ -351,7 +351,7 @@ class _RunPlanner:
             part.reading_ma[:, responses.columns(visit, nominal.monitors_by_hand)] = 0.0
             parts.append(part)
         random = functools.reduce(operator.add, parts)
-        survey, sweeps, _, verification = self.fixed_stages()
+        survey, sweeps, _, verification, _ = self.fixed_stages()
         stages = (survey, sweeps, self._stage("random settings", random), verification)
         _check_heat(stages, nominal.device.total_power_mw)
         return replace(self._result(stages, self._fit(random, "fit"), ""), pluggings=visit_plan.pluggings)

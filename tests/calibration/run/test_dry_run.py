@@ -195,8 +195,8 @@ FOUNDRY = Path(__file__).parents[3] / "examples" / "benches" / "clements-4x4-qon
 def test_only_heaters_that_exist_and_change_the_light_are_swept() -> None:
     """A 4x4 Clements chip: 28 arms, 15 heaters, of which the two at inputs and the three at outputs stay off."""
     sweeps = next(stage for stage in dry_run(load(FOUNDRY), seed=1).stages if stage.name == "sweeps")
-    # 1.25 sweeps of seven steps for each of 10 heaters, and one setting per input.
-    assert sweeps.settings == round(1.25 * 10 * 7) + 4
+    # 1.25 sweeps of four steps for each of 10 heaters, and one setting per input.
+    assert sweeps.settings == round(1.25 * 10 * 4) + 4
 
 
 def test_the_heat_is_limited_by_the_bench_file_alone(tmp_path: Path) -> None:
