@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from calibration.fit.global_fit import FitResult
 from calibration.fit.pair_crosstalk import Pairs, Tail
 from calibration.fit.row_scores import Pass, RowScore, Selection
+from calibration.model.heating import DIRECTIONAL
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.physics import LAW_DEVIATION, LEFT_BY_LAW_TERMS, PHYSICS, ROWS, PairDirections, Physics, size_of
@@ -154,7 +155,7 @@ def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
 
 
 def _is_implausible_direction(row: RowScore) -> bool:
-    return row.name == "crosstalk_directions" and row.width > ROWS[row.name].largest
+    return row.name in DIRECTIONAL and row.width > ROWS[row.name].largest
 
 
 def _mean_square(values: Real) -> float:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from calibration.fit.global_fit import FitResult
 from calibration.fit.growth import Scores
 from calibration.fit.row_scores import MIN_GAIN, RowScore
-from calibration.model.heating import HEAT_GROUPS
+from calibration.model.heating import DIRECTIONAL, HEAT_GROUPS
 from calibration.model.physics import ROWS
 from calibration.model.space import LAW_TERMS, ParameterSpace
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
@@ -141,7 +141,7 @@ def find_objections(
     widths = dict(space.physics.widths)
     if CROSSTALK_PAIRS in widths:
         # With single pairs fitted, the dependence on direction is only a start for them and no property of the die.
-        widths.pop("crosstalk_directions", None)
+        widths = {name: width for name, width in widths.items() if name not in DIRECTIONAL}
     for name, width in widths.items():
         row, group = ROWS[name], space.group(name)
         values, is_fitted = fit.vector[group], (numbers >= group.start) & (numbers < group.stop)

@@ -21,9 +21,11 @@ from lumion_hw.mesh.waves.shared_return import SharedReturns
 Real = NDArray[np.float64]
 Slopes = NDArray[np.floating[Any]]
 """Derivatives, in single or double precision."""
+DIRECTIONAL = ("crosstalk_directions", "crosstalk_sides")
+"""Names of the effects that crosstalk depends on the direction: alike in opposite directions, and opposite in them."""
 HEAT_GROUPS = (
     *LAW_TERMS, "heat_factor", "crosstalk", "slow_heat_share", "shared_return_per_ma", BOTH_ARMS, BOTH_ARMS_SCATTER,
-    "crosstalk_directions", CROSSTALK_PAIRS,
+    *DIRECTIONAL, CROSSTALK_PAIRS,
 )  # fmt: skip
 """Groups of parameters that the phases due to heat depend on."""
 _LAW_STEP_RAD = np.pi / 3.0
@@ -83,8 +85,7 @@ class Heating:
             amplitude * near.arm_rad_per_mw + floor * common.arm_rad_per_mw,
             amplitude * near.joint_rad_per_mw + floor * common.joint_rad_per_mw,
         )
-        if (rise := parameters.extra_physics.get("crosstalk_directions")) is not None:
-            crosstalk = self._distances.directed(crosstalk, rise)
+        crosstalk = self._directed(parameters, crosstalk)
         if (pairs := parameters.extra_physics.get("crosstalk_pairs")) is None:
             return crosstalk
         arms = len(crosstalk.arm_rad_per_mw)
@@ -162,8 +163,9 @@ class Heating:
             per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
             by_own = _by_own(arm, heated) + self._by_heat(parameters, arm, joint) * per_rho.astype(arm.dtype)
             by_effect = {name: by_own @ slopes.astype(arm.dtype) for name, slopes in own.items()}
-        if "crosstalk_directions" in names:
-            by_effect["crosstalk_directions"] = self._by_direction(parameters, heated.heat_mw, arm, joint)
+        for name in DIRECTIONAL:
+            if name in names:
+                by_effect[name] = self._by_direction(name, parameters, heated.heat_mw, arm, joint)
         if BOTH_ARMS in names or BOTH_ARMS_SCATTER in names:
             turned, _ = _with_law_deviation(heated.own_rad, parameters.extra_physics.get("law_deviation"))
             by_share = _sums_of_arms(arm) * turned[:, None].astype(arm.dtype)
@@ -199,20 +201,28 @@ class Heating:
 
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
         amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
-        columns, rise = [], parameters.extra_physics.get("crosstalk_directions")
+        columns = []
         # The kernel is linear in amplitude and floor; the decay length needs the derivative of the exponential.
         for part, factor in zip(self._shapes(float(length_mm)), (1.0, amplitude, 1.0), strict=True):
-            shape = part if rise is None else self._distances.directed(part, rise)
-            columns.append(factor * _by_crosstalk_factor(shape, heat_mw, arm, joint))
+            columns.append(factor * _by_crosstalk_factor(self._directed(parameters, part), heat_mw, arm, joint))
         return np.stack(columns, axis=-1)
 
-    def _by_direction(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
+    def _directed(self, parameters: MeshParameters, crosstalk: ThermalCrosstalk) -> ThermalCrosstalk:
+        rise, sides = (parameters.extra_physics.get(name) for name in DIRECTIONAL)
+        return crosstalk if rise is None and sides is None else self._distances.directed(crosstalk, rise, sides)
+
+    def _by_direction(self, name: str, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
+        distances = self._distances
+        angles = {
+            "crosstalk_directions": (distances.arm_turns, distances.joint_turns),
+            "crosstalk_sides": (distances.arm_sides, distances.joint_sides),
+        }[name]
         alike = self.crosstalk(replace(parameters, extra_physics={}))
         columns = [
             _by_crosstalk_factor(
                 ThermalCrosstalk(alike.arm_rad_per_mw * on_arm, alike.joint_rad_per_mw * on_joint), heat_mw, arm, joint
             )
-            for on_arm, on_joint in zip(self._distances.arm_turns, self._distances.joint_turns, strict=True)
+            for on_arm, on_joint in zip(*angles, strict=True)
         ]
         return np.stack(columns, axis=-1)
 

@@ -89,6 +89,10 @@ PHYSICS: tuple[PhysicsRow, ...] = (
         "crosstalk_directions", "crosstalk that depends on the direction on the die", "direction", 0.05, 0.5,
         "metal lines conduct better than the oxide they lie in (assumed); relative to the kernel",
     ),
+    PhysicsRow(
+        "crosstalk_sides", "crosstalk that is stronger towards one side of the die", "direction", 0.05, 0.5,
+        "an edge, bond pads or a package that cools one side (assumed); relative to the kernel",
+    ),
     PhysicsRow("compression_per_ma", "compression of photodiodes", "monitor", 0.02, 0.2, "assumed"),
     PhysicsRow("offset_ma", "offset of photodiodes under light", "monitor", 1e-4, 0.02, "assumed"),
     PhysicsRow(

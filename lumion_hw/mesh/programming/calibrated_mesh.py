@@ -230,9 +230,10 @@ def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
         return arms, joints
     if entry.kernel is not None:
         thermal = kernel_crosstalk(record.mesh, entry.kernel)
-        if (rise := record.extra_physics.get("crosstalk_directions")) is not None:
+        rise, sides = (record.extra_physics.get(name) for name in ("crosstalk_directions", "crosstalk_sides"))
+        if rise is not None or sides is not None:
             # The die may conduct heat better in one direction; the kernel then is the mean over all directions.
-            thermal = HeaterDistances.from_mesh(record.mesh).directed(thermal, rise)
+            thermal = HeaterDistances.from_mesh(record.mesh).directed(thermal, rise, sides)
         arms, joints = thermal.arm_rad_per_mw, thermal.joint_rad_per_mw
     pairs = record.extra_physics.get(CROSSTALK_PAIRS)
     # The array holds the rows of the arms first, then those of the joints.

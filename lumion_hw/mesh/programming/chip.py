@@ -46,7 +46,7 @@ class ChipParameters:
             * ``heat_loss_db_per_mw``, shape ``(1,)``: extra loss of an arm per heat applied to it.
             * ``both_arms_share``, shape ``(1,)``: phase that a heater adds to both arms of its PUC, relative to its
                 law. ``both_arms_scatter``, shape ``(2E,)``: difference of single heaters, relative to it.
-            * ``crosstalk_directions``, shape ``(2,)``: see
+            * ``crosstalk_directions`` and ``crosstalk_sides``, shape ``(2,)`` each: see
                 :meth:`~lumion_hw.mesh.waves.crosstalk.HeaterDistances.directed`.
             * ``crosstalk_pairs``, shape ``(2E + J, 2E)``: phase of every arm and joint per heat of every heater, in
                 addition to the function of distance, in rad/mW.

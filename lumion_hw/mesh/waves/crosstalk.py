@@ -31,12 +31,16 @@ class HeaterDistances:
         arm_turns: Shape ``(2, 2 n_pucs, 2 n_pucs)``; cos 2β and sin 2β of the angle β between the x axis and the line
             from heater to arm; 0 at zero distance.
         joint_turns: Shape ``(2, n_joints, 2 n_pucs)``; the same for the line from heater to joint.
+        arm_sides: Shape ``(2, 2 n_pucs, 2 n_pucs)``; cos β and sin β; 0 at zero distance.
+        joint_sides: Shape ``(2, n_joints, 2 n_pucs)``; the same for the line from heater to joint.
     """
 
     arm_mm: NDArray[np.float64]
     joint_mm: NDArray[np.float64]
     arm_turns: NDArray[np.float64]
     joint_turns: NDArray[np.float64]
+    arm_sides: NDArray[np.float64]
+    joint_sides: NDArray[np.float64]
 
     @classmethod
     def from_mesh(cls, mesh: MeshTopology) -> HeaterDistances:
@@ -49,9 +53,14 @@ class HeaterDistances:
         arms = np.stack([centre + left, centre - left], axis=1).reshape(-1, 2)
         joints = mesh.joint_positions * BUL_MM
         vectors = [(points[:, None] - arms[None]) @ (1.0, 1.0j) for points in (arms, joints)]
-        # e^{jβ} / e^{-jβ} = e^{2jβ}: heat spreads alike in opposite directions, so only the doubled angle counts.
-        turns = [np.divide(vector, vector.conj(), out=np.zeros_like(vector), where=vector != 0.0) for vector in vectors]
-        return cls(*(np.abs(vector) for vector in vectors), *(np.stack([turn.real, turn.imag]) for turn in turns))
+        lengths = [np.abs(vector) for vector in vectors]
+        # e^{jβ}, and its square e^{2jβ}, which is the same for opposite directions.
+        sides = [
+            np.divide(vector, length, out=np.zeros_like(vector), where=length > 0.0)
+            for vector, length in zip(vectors, lengths, strict=True)
+        ]
+        angles = (*(side**2 for side in sides), *sides)
+        return cls(*lengths, *(np.stack([angle.real, angle.imag]) for angle in angles))
 
     def crosstalk(self, kernel: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> ThermalCrosstalk:
         """Return the crosstalk for a function of distance (mm to rad/mW); 0 on the heater's own arm."""
@@ -60,15 +69,28 @@ class HeaterDistances:
         np.fill_diagonal(on_arms, 0.0)
         return ThermalCrosstalk(on_arms, kernel(self.joint_mm))
 
-    def directed(self, crosstalk: ThermalCrosstalk, rise: NDArray[np.float64]) -> ThermalCrosstalk:
-        """Return crosstalk that is larger along one direction of the die and smaller across it.
+    def directed(
+        self,
+        crosstalk: ThermalCrosstalk,
+        rise: NDArray[np.float64] | None,
+        sides: NDArray[np.float64] | None = None,
+    ) -> ThermalCrosstalk:
+        """Return crosstalk that depends on the direction from the heater.
 
         Args:
             crosstalk: Crosstalk of the same mesh, equal in all directions.
             rise: Shape ``(2,)``; relative increase along x (decrease along y), and along x = y (decrease along x = -y).
+            sides: Shape ``(2,)``; relative increase towards +x (decrease towards -x), and towards +y.
         """
-        arm, joint = (np.tensordot(rise, turns, axes=1) for turns in (self.arm_turns, self.joint_turns))
-        return ThermalCrosstalk(crosstalk.arm_rad_per_mw * (1.0 + arm), crosstalk.joint_rad_per_mw * (1.0 + joint))
+        arm, joint = np.ones_like(crosstalk.arm_rad_per_mw), np.ones_like(crosstalk.joint_rad_per_mw)
+        for amounts, on_arms, on_joints in (
+            (rise, self.arm_turns, self.joint_turns),
+            (sides, self.arm_sides, self.joint_sides),
+        ):
+            if amounts is not None:
+                arm += np.tensordot(amounts, on_arms, axes=1)
+                joint += np.tensordot(amounts, on_joints, axes=1)
+        return ThermalCrosstalk(crosstalk.arm_rad_per_mw * arm, crosstalk.joint_rad_per_mw * joint)
 
 
 @dataclass(frozen=True, eq=False)

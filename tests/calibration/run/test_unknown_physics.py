@@ -19,10 +19,19 @@ from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
-from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import USES, CalibrationRecord
 from lumion_hw.storage import load_record, save_record
 from tests.calibration.bench_run import SMALL
-from tests.calibration.planted_physics import Plant, backwards, fibres_exchanged, gain_by_another
+from tests.calibration.planted_physics import (
+    Plant,
+    backwards,
+    fibres_exchanged,
+    gain_by_another,
+    one_sided_crosstalk,
+    range_step,
+    sagging_supply,
+    warmed_sibling,
+)
 
 SEED = 5
 JUDGED = ("passive_phase_rad", "loops", "coupler_common_rad", "coupler_difference_rad")
@@ -101,6 +110,30 @@ def test_laws_that_three_terms_do_not_follow_are_known_as_well_as_is_stated(tmp_
         assert 0.4 < np.sqrt(np.mean(errors["law"] ** 2)) < 1.6
         assert record.quality["widened_rho2"] > 1.05
         assert "law_deviation" not in {entry.name for entry in record.physics}
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    "plant",
+    [
+        warmed_sibling(0.005),
+        warmed_sibling(0.02),
+        one_sided_crosstalk(0.1),
+        one_sided_crosstalk(0.3),
+        range_step(0.005),
+    ],
+    ids=["sibling 0.5 %", "sibling 2 %", "one side 10 %", "one side 30 %", "range step"],
+)
+def test_planted_effects_are_fitted_and_errors_stay_true(tmp_path: Path, plant: Plant) -> None:
+    with _calibrated(tmp_path, {}, plant) as (bench, record):
+        assert not any(record.doubts_for(use) for use in USES)
+        assert max(_honesty(bench, record).values()) < 2.0
+
+
+@pytest.mark.campaign
+def test_a_supply_that_sags_beyond_its_resistance_is_not_certified(tmp_path: Path) -> None:
+    with _calibrated(tmp_path, {}, sagging_supply(0.002, half_load_ma=30.0)) as (_, record):
+        assert any(record.doubts_for(use) for use in USES)
 
 
 @pytest.mark.campaign

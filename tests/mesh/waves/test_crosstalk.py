@@ -75,17 +75,31 @@ def test_crosstalk_rises_along_one_direction_and_falls_across_it() -> None:
     assert _off((0.0, 0.1), (np.sqrt(3.0), 1.0)) == pytest.approx(0.1 * np.sqrt(0.75), abs=0.01)
 
 
-def test_a_record_that_knows_of_a_direction_is_programmed_with_it() -> None:
+def test_crosstalk_rises_towards_one_side_and_falls_towards_the_other() -> None:
+    distances = HeaterDistances.from_mesh(MESH)
+    found = distances.directed(distances.crosstalk(np.ones_like), None, np.array([0.1, 0.0])).arm_rad_per_mw - 1.0
+    x = np.repeat(MESH.puc_centres[:, 0], 2)
+    np.testing.assert_array_equal(
+        np.sign(np.round(found, 3))[np.abs(x[:, None] - x) > 0.5], np.sign(x[:, None] - x)[np.abs(x[:, None] - x) > 0.5]
+    )
+    off_diagonal = ~np.eye(len(x), dtype=bool)
+    np.testing.assert_allclose((found + found.T)[off_diagonal], 0.0, atol=1e-12)
+    assert np.abs(found[off_diagonal]).max() <= 0.1 + 1e-12
+
+
+@pytest.mark.parametrize("name", ["crosstalk_directions", "crosstalk_sides"])
+def test_a_record_that_knows_of_a_direction_is_programmed_with_it(name: str) -> None:
     kernel = CrosstalkEntry(kernel=CrosstalkKernel(3e-3, 1.18, 4e-4, BUL_MM))
     plain = sample_record(crosstalk=kernel)
-    guided = replace(plain, physics=(ExtraPhysics("crosstalk_directions", "", 2, 0.1, 50.0, (0.2, 0.0)),))
+    guided = replace(plain, physics=(ExtraPhysics(name, "", 2, 0.1, 50.0, (0.2, 0.0)),))
     currents = np.zeros((2, 2 * CELL.n_pucs))
     currents[1, 6] = 2.0
     phases = [
         np.diff(CalibratedMesh.from_record(record).cells(currents).joint_phase, axis=0)[0] for record in (plain, guided)
     ]
     distances = HeaterDistances.from_mesh(CELL)
-    np.testing.assert_allclose(phases[1] / phases[0], 1.0 + 0.2 * distances.joint_turns[0][:, 6])
+    angles = distances.joint_turns if name == "crosstalk_directions" else distances.joint_sides
+    np.testing.assert_allclose(phases[1] / phases[0], 1.0 + 0.2 * angles[0][:, 6])
 
 
 def test_a_record_is_programmed_with_the_heat_that_reaches_the_other_arm() -> None:
