@@ -71,7 +71,11 @@ def small() -> DryRun:
 def test_every_stage_has_its_cost(small: DryRun) -> None:
     """30 heaters of 8 levels, 200 random settings; a channel takes 14.8 ms, settled and read (Sánchez-Jácome 2025)."""
     stages = {stage.name: stage for stage in small.stages}
-    assert list(stages) == ["survey", "sweeps", "random settings", "chosen settings", "fibres", "verification"]
+    assert list(stages) == [
+        "survey", "sweeps", "random settings", "chosen settings", "fibres", "verification", "regimes of use",
+    ]  # fmt: skip
+    # Each heater alone, and seven settings for each of three sources.
+    assert stages["regimes of use"].settings == 30 + 7 * 3
     assert stages["sweeps"].settings >= 30 * 7
     assert stages["sweeps"].hardware_s == pytest.approx(stages["sweeps"].settings * 0.0148)
     assert (stages["random settings"].settings, stages["random settings"].source_changes) == (200, 3)

@@ -244,8 +244,8 @@ def test_a_run_leaves_a_complete_record_and_its_event_log(done: Run) -> None:
 def test_off_a_terminal_each_stage_is_a_line_with_the_time_that_is_left(done: Run) -> None:
     stages = [line.split(":")[0] for line in done.err.splitlines()]
     assert stages[:4] == ["alignment", "survey", "sweeps", "random settings"]
-    assert stages[-1] == "verification"
-    assert {"search", "global fit", "sources", "fibres"} < set(stages)
+    assert stages[-1] == "regimes of use"
+    assert {"search", "global fit", "sources", "fibres", "verification"} < set(stages)
     assert all("left" in line for line in done.err.splitlines())
 
 
@@ -328,7 +328,7 @@ def test_light_that_no_fit_has_seen_decides_about_the_certificate(monkeypatch: p
         probe = BenchProbe(bench)
         run = Calibration(probe, probe.device_under_test(), SEED)
         for sigma, widened, certified in ((1.2, 1.9, 1.0), (1.2, 2.1, 0.0), (1.3, 1.0, 0.0)):
-            light[:] = [HeldOut(setting, "states", 1, 2, -20.0, 0.5, 0.01, sigma) for setting in range(200)]
+            light[:] = [HeldOut(0, "states", 1, port, -20.0, 0.5, 0.01, sigma) for port in range(200)]
             run.quality |= {"fit_certified": 1.0, "widened_loops": widened}
             run._verify()
             assert run.quality["fit_certified"] == certified
