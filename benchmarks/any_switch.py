@@ -55,7 +55,7 @@ def fabric_of(ports: int) -> dict[str, Any]:
 
 
 def calibrated(
-    document: dict[str, Any], seed: int, folder: Path, random_settings: int | None = None, levels: int | None = None
+    document: dict[str, Any], seed: int, folder: Path, random_settings: int | None = None, levels: int = 8
 ) -> tuple[Path, Path, float]:
     """Calibrate a bench; return its file, the record, and the number of settings."""
     from calibration.measure.bench_probe import BenchProbe
@@ -164,7 +164,7 @@ def main() -> None:
     parser.add_argument("--ports", type=int, nargs="+", default=[8, 16])
     parser.add_argument("--heated-arms", type=int, nargs="+", choices=(1, 2), default=[1, 2])
     parser.add_argument("--random-settings", type=int, help="instead of the usual number, which serves any chip")
-    parser.add_argument("--levels", type=int, help="currents per heater sweep, instead of the usual number")
+    parser.add_argument("--levels", type=int, default=8, help="currents per heater sweep")
     parser.add_argument("--permutations", type=int, default=1000)
     parser.add_argument("--connected", type=int, default=100)
     parser.add_argument("--states", type=int, default=50)

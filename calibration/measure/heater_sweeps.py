@@ -22,9 +22,9 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 
 Real = NDArray[np.float64]
 
-# Currents per sweep of a heater. Where light never turns back, a fringe has three unknowns for each monitor, and some
-# monitors together determine the law.
-_LEVELS, _LEVELS_FEED_FORWARD, _MIN_MONITORS = 8, 5, 4
+# Currents in the first sweep of a heater where light never turns back: a fringe has three unknowns for each monitor,
+# and some monitors together determine the law.
+_FEW_LEVELS, _MIN_MONITORS = 5, 4
 # Sweeps with the backgrounds that earlier sweeps left; before each of them all heaters move.
 _FIXED_VIEWS = 2
 
@@ -34,14 +34,15 @@ class HeaterSweepPlan:
     """Settings of the heater sweeps.
 
     Attributes:
-        levels: Number of currents per sweep, uniform in squared current; by default :func:`usual_levels`.
+        levels: Number of currents per sweep, uniform in squared current; the first sweep may have fewer
+            (:func:`first_levels`).
         turns: Phase range of a sweep, in turns, for the least efficient heater expected.
         turn_sigma_rad: Largest acceptable standard error of the phase at one turn.
         views: Maximum number of sweeps of a heater, each with another source and other currents of the other heaters.
         dark_views: The same for a heater that no sweep has shown: in meshes of many stages its light may be faint.
     """
 
-    levels: int | None = None
+    levels: int = 8
     turns: float = 1.05
     turn_sigma_rad: float = 0.05
     views: int = 5
@@ -52,9 +53,9 @@ class HeaterSweepPlan:
         return min(2.0 * np.pi * self.turns / heaters.rho2_range[0], heater_max_ma**2)
 
 
-def usual_levels(mesh: MeshTopology, monitors: int) -> int:
+def first_levels(plan: HeaterSweepPlan, mesh: MeshTopology, monitors: int) -> int:
     """Return how many currents of one heater usually determine its law in the first sweep."""
-    return _LEVELS if mesh.faces or monitors < _MIN_MONITORS else _LEVELS_FEED_FORWARD
+    return plan.levels if mesh.faces or monitors < _MIN_MONITORS else min(plan.levels, _FEW_LEVELS)
 
 
 class HeaterSweeps:
@@ -94,7 +95,7 @@ class HeaterSweeps:
         self._sources = np.array(sources)[np.argsort(-near, axis=1, kind="stable")]
         # Levels start at zero and are uniform in I²: the fit cannot slip by a fringe, and all parts of the law count
         # alike.
-        self._use_levels(plan.levels or usual_levels(logbook.probe.mesh, len(logbook.probe.monitors)))
+        self._use_levels(first_levels(plan, logbook.probe.mesh, len(logbook.probe.monitors)))
         # All heaters get random currents, because random backgrounds are rarely dark.
         self._level = rng.integers(self._levels, size=2 * logbook.probe.mesh.n_pucs)
         self._other = rng.spawn(1)[0]
@@ -138,7 +139,7 @@ class HeaterSweeps:
             if view >= (1 if self._cold_first else _FIXED_VIEWS) and pending:
                 # Only few heaters are still swept, so the background would hardly change and dark heaters would stay
                 # dark.
-                self._use_levels(self._plan.levels or _LEVELS)
+                self._use_levels(self._plan.levels)
                 self._level = self._other.integers(self._levels, size=len(self._level))
                 self._last = None
             for heater in self._in_order(pending, view):

@@ -19,7 +19,7 @@ from calibration.fit.global_fit import FitResult
 from calibration.fit.phase_search import SearchPlan
 from calibration.measure.design import CHANGED, DESIGN_GROUPS, IncrementalSettings, usually_changed
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE
-from calibration.measure.heater_sweeps import usual_levels
+from calibration.measure.heater_sweeps import first_levels
 from calibration.measure.light_sources import dual_input_ports
 from calibration.measure.logbook import HardwareTimes
 from calibration.measure.visit_planning import Responses, plan_visits
@@ -444,7 +444,7 @@ class _RunPlanner:
         )  # fmt: skip
 
     def _sweeps(self) -> StagePlan:
-        heaters, levels = self._n_driven, usual_levels(self._mesh, len(self._nominal.monitors))
+        heaters, levels = self._n_driven, first_levels(BootstrapPlan().sweeps, self._mesh, len(self._nominal.monitors))
         settings = round(_RESWEPT_FACTOR * heaters * (levels - 1)) + len(self._nominal.sources)
         seconds = settings * float(self._times.setting_s(np.array(1)))
         return StagePlan("sweeps", settings, len(self._nominal.sources), seconds, self._peak_mw(self._swept_ma2()))

@@ -176,8 +176,10 @@ def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightCondition
         changes.append(change)
         if abs(change.power_db) > _MIN_POWER_DB:
             power_db[source] = change.power_db
-    last = next(entry for entry in reversed(entries) if entry.kind == "settings")
-    if last.source != DARK:
+    number = max(index for index, entry in enumerate(entries) if entry.kind == "settings")
+    last = entries[number]
+    is_retuned = any(entry.kind == "tuned" and entry.source == last.source for entry in entries[number:])
+    if last.source != DARK and not is_retuned:
         probe.light_only_port(last.source)
         repeated = probe.measure_batch(last.currents_ma[-_LAST_SETTINGS:])
         changes += [

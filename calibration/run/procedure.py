@@ -423,11 +423,12 @@ class Calibration:
             self.logbook, self.record(), self.seed, lambda step, total: self.progress("verification", step, total)
         )
         self._keep_figures(verification.figures())
+        basic = np.arange(first, len(self.logbook))
         regimes, numbers = verify_regimes(
             self.logbook, self.record(), self.seed, lambda step, total: self.progress("regimes of use", step, total)
         )
         self._keep_figures(regimes.figures_by_regime())
-        self._judge((verification, np.arange(first, len(self.logbook))), (regimes, numbers))
+        self._judge((verification, basic), (regimes, numbers))
         unseen_nm = self._extended.unseen_nm if self._extended else None
         if unseen_nm is not None:
             at_unseen = verify_at(self.logbook, self.record(), unseen_nm, self.seed, settings=_SETTINGS_UNSEEN)
@@ -446,15 +447,21 @@ class Calibration:
 
         ``verified`` are results, with the number of each setting in the logbook.
         """
-        # Drift after the fit makes every prediction wrong and is reported as drift; the record itself may be right.
         widened = max((factor for name, factor in self.quality.items() if name.startswith("widened_")), default=1.0)
+        basic, numbers = verified[0]
+        if widened > MAX_ERROR_FACTOR and basic.is_wrong(guessed=True) and self._is_verification_wrong(numbers):
+            # The standard errors are a guess, so only the tolerance counts, for the basic settings together.
+            self.faults.append(f"{NOT_CERTIFIED}{basic.description()}")
+            self.quality["fit_certified"] = 0.0
+            return
         measured, wrong = set[Use](), dict[Kind, str]()
         for verification, numbers in verified:
             for kind, regime in REGIMES.items():
                 part = replace(verification.of(kind), suspects=verification.suspects)
                 settings = numbers[sorted({result.setting for result in part.results})]
                 measured |= set(regime.uses) if part.results else set()
-                if part.is_wrong(guessed=widened > MAX_ERROR_FACTOR) and self._is_verification_wrong(settings):
+                # Drift after the fit makes every prediction wrong and is reported as drift; the record may be right.
+                if part.is_wrong(guessed=False) and self._is_verification_wrong(settings):
                     wrong[kind] = part.description(regime.description)
         # A use that no regime shows stands on the others.
         withheld = {use for kind in wrong for use in REGIMES[kind].uses} | (set(USES) - measured if wrong else set())

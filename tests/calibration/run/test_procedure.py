@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from calibration.measure.bench_probe import BenchProbe
+from calibration.measure.logbook import Logbook
 from calibration.record.raw_data import load_raw
 from calibration.report.hidden_truth import compare
 from calibration.run.journal import read_journal
@@ -323,7 +324,12 @@ def test_a_bench_in_the_dark_is_refused_with_counts() -> None:
 
 def test_light_that_no_fit_has_seen_decides_about_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     light: list[HeldOut] = []
-    monkeypatch.setattr("calibration.run.procedure.verify", lambda *_: Verification(tuple(light)))
+
+    def read(logbook: Logbook, *_: object) -> Verification:
+        logbook.measure(np.zeros(2 * logbook.mesh.n_pucs))
+        return Verification(tuple(light))
+
+    monkeypatch.setattr("calibration.run.procedure.verify", read)
     with Bench.emulate(SMALL, seed=SEED) as bench:
         probe = BenchProbe(bench)
         run = Calibration(probe, probe.device_under_test(), SEED)
@@ -333,5 +339,5 @@ def test_light_that_no_fit_has_seen_decides_about_the_certificate(monkeypatch: p
             run._verify()
             assert run.quality["fit_certified"] == certified
     assert len(run.faults) == 2
-    for reason in run.faults:
-        assert reason.startswith("not certified: in bar and cross states the light deviates by 0.50 dB rms")
+    for reason, where in zip(run.faults, ("held-out settings", "bar and cross states"), strict=True):
+        assert reason.startswith(f"not certified: in {where} the light deviates by 0.50 dB rms")
