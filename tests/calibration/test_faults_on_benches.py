@@ -13,7 +13,6 @@ from tests.ideal_bench import ideal_bench
 
 LONG = (
     "all of the goal",
-    "channels exchanged",
     "heater dies in the run",
     "monitor dies in the run",
     "mode hop of 3 GHz",

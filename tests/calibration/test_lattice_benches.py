@@ -29,10 +29,8 @@ emulation: {{fibre_drift_rad2_per_s: 0.0}}
 """
 
 
-@pytest.mark.parametrize(
-    ("topology", "grid", "pucs"),
-    [("square", [2, 2], 12), pytest.param("triangular", [1, 3], 7, marks=pytest.mark.campaign)],
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize(("topology", "grid", "pucs"), [("square", [2, 2], 12), ("triangular", [1, 3], 7)])
 def test_a_small_lattice_is_certified_and_its_phases_are_right(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], topology: str, grid: list[int], pucs: int
 ) -> None:

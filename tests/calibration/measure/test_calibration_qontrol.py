@@ -16,7 +16,7 @@ from tests.calibration.bench_run import SMALL, calibrated_bench, within_toleranc
 SMALL_QONTROL = SMALL.with_name("small_qontrol.yaml")
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", [1])
 def test_a_mesh_is_calibrated_by_its_meters_and_carries_circuits(seed: int) -> None:
     with Bench.emulate(SMALL_QONTROL, seed=seed) as bench:

@@ -147,7 +147,7 @@ def test_the_slowest_of_different_heaters_are_waited_for(tmp_path: Path, fastest
         assert bench.mesh.settle_s > math.log(1000.0) * slowest_s
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_heaters_from_5_us_to_50_ms_on_one_chip_are_calibrated(tmp_path: Path) -> None:
     path = tmp_path / "mixed.yaml"
     path.write_text(f"{SMALL.read_text()}emulation: {{thermal_tau_s: 5.0e-6, thermal_tau_max_s: 0.05}}\n")

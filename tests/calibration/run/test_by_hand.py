@@ -208,6 +208,7 @@ def test_a_fibre_in_a_wrong_port_is_named_and_requested_again(bench: Bench, tmp_
     judge(bench, load_record(tmp_path / "chip.json"))
 
 
+@pytest.mark.long
 def test_without_an_operator_a_wrong_port_stops_the_run(bench: Bench, tmp_path: Path) -> None:
     path = tmp_path / "chip.json"
     with pytest.raises(DoneError):

@@ -70,8 +70,8 @@ def test_a_fabric_in_which_no_paths_interfere_is_calibrated(tmp_path: Path) -> N
     assert all(entry.upper.law is not None and entry.lower.law is not None for entry in found.record.pucs)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("topology", ["dilated-benes", pytest.param("spanke", marks=pytest.mark.campaign)])
+@pytest.mark.campaign
+@pytest.mark.parametrize("topology", ["dilated-benes", "spanke"])
 def test_a_dilated_fabric_is_calibrated(tmp_path: Path, topology: str) -> None:
     """Phases that no light shows are no fault; a dilated Benes network has one, a Spanke network nine."""
     calibrated(tmp_path, topology, 4, 1)

@@ -57,7 +57,7 @@ def scheduler() -> Iterator[str]:
         yield cluster.scheduler_address.removeprefix("tcp://")
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_benches_are_calibrated_on_a_cluster_and_one_that_fails_stops_none(
     tmp_path: Path, scheduler: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

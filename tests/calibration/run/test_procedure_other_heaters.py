@@ -23,7 +23,7 @@ def calibrated(tmp_path: Path, typical: dict[str, float]) -> Calibrated:
         return calibrated_bench(bench, 1)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_heaters_of_half_the_power_are_calibrated_where_the_bench_file_says_so(tmp_path: Path) -> None:
     found = calibrated(tmp_path, {"p_pi_min_mw": P_PI_MW["min"], "p_pi_max_mw": P_PI_MW["max"]})
     assert within_tolerance(found)

@@ -69,7 +69,7 @@ def _within_allowance(record: CalibrationRecord) -> bool:
     return record.quality["work_share"] < 1.0 + 1.0 / MAX_RUN_WORK
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_compression_is_found_named_kept_and_errors_stay_true(tmp_path: Path) -> None:
     with _calibrated(tmp_path, {"photodiode_compression_per_ma": 0.02}) as (bench, record):
         entry = next(entry for entry in record.physics if entry.name == "compression_per_ma")
@@ -83,9 +83,8 @@ def test_compression_is_found_named_kept_and_errors_stay_true(tmp_path: Path) ->
         assert load_record(tmp_path / "record.json").physics == record.physics
 
 
-@pytest.mark.parametrize(
-    "group", [pytest.param(12, marks=pytest.mark.long), pytest.param(10, marks=pytest.mark.campaign)]
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize("group", [12, 10])
 def test_what_drives_lose_to_each_other_is_found_whatever_their_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int
 ) -> None:
