@@ -284,8 +284,10 @@ def verify_regimes(
     if not sources or record.joints is None:
         return Verification(()), np.zeros(0, np.int64)
     rng, first = np.random.default_rng(np.random.SeedSequence([seed, 0x5E6])), len(logbook)
-    swept = _swept_alone(logbook.observations(), sources, rng)
+    before = logbook.observations()
+    swept = _swept_alone(before, sources, rng)
     plan = _regime_plan(logbook, record, sources, set(swept), rng)
+    plan = [replace(step, currents_ma=_no_hotter(step.currents_ma, before)) for step in plan]
     for number, (source, steps) in enumerate(itertools.groupby(plan, key=lambda step: step.source), start=1):
         logbook.light_only_port(source)
         logbook.measure_batch(np.stack([step.currents_ma for step in steps]))
@@ -300,6 +302,16 @@ def verify_regimes(
     if observations.late is not None:
         plan = [replace(step, late=late) for step, late in zip(plan, observations.late, strict=True)]
     return _compare(logbook, record, plan, observations.reading_ma, 0.0), numbers
+
+
+def _no_hotter(currents_ma: Real, before: Observations) -> Real:
+    """Return currents whose total heat is at most that of the hottest setting so far, which the controller accepted."""
+    hottest_ma2 = float((before.currents_ma**2).sum(axis=1).max(initial=0.0))
+    total_ma2 = float((currents_ma**2).sum())
+    limited: Real = (
+        currents_ma * np.sqrt(min(hottest_ma2 / total_ma2, 1.0)) if total_ma2 and hottest_ma2 else currents_ma
+    )
+    return limited
 
 
 def regime_settings(mesh: MeshTopology, sources: int, heaters: int) -> int:
@@ -367,7 +379,7 @@ def _regime_plan(
     share = (rng.permutation(len(heaters)) + 0.5) / max(len(heaters), 1)
     light = MeanLight.of(probe.mesh).entering[heaters // 2][:, sources].argmax(axis=1)
     chosen = {sources[int(n)] for n in np.linspace(0, len(sources) - 1, min(_SOURCES_PER_REGIME, len(sources)))}
-    # As hot as random settings can be by chance, so that the limit of the total power is never reached.
+    # As hot as random settings can be by chance.
     hot_ma = np.sqrt(min(0.5 + 1.15 / np.sqrt(max(len(heaters), 1)), 1.0)) * max_ma
     plan, repeated = list[_VerificationStep](), list[_VerificationStep]()
     for number, source in enumerate(sources):

@@ -124,3 +124,13 @@ def test_a_use_that_no_regime_shows_stands_on_the_others() -> None:
         run = Calibration(probe, probe.device_under_test(), 1)
         run._judge((_results(("random",)).of("random"), np.arange(1)))
         assert run.record().doubts
+
+
+def test_no_regime_is_hotter_than_settings_that_the_controller_accepted() -> None:
+    probe = paper_probe()
+    logbook = Logbook(probe)
+    logbook.light_only_port(SOURCES[0])
+    logbook.measure(np.full(len(probe.alive), 1.1))
+    verify_regimes(logbook, true_record(probe), seed=1)
+    heat = (np.array(probe.settings) ** 2).sum(axis=1)
+    assert heat.max() == pytest.approx(heat[0])
