@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
 from calibration.fit.row_scores import MIN_GAIN, HalvedEquations, Pass, RowScore, Selection, parameter_numbers
+from calibration.model.gauge import visible_combinations
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import Single, information_of
 from calibration.model.physics import MAX_PAIRS, PairDirections
+from calibration.model.space import LAW_TERMS
 from calibration.model.symmetric import solved
 from calibration.model.work import CHOOSE_PAIRS_WORK, SCORE_PAIRS_WORK, UNFITTED_PAIRS_WORK, pairs_work
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
@@ -60,6 +62,7 @@ class Pairs:
         self._curve = np.concatenate([kernel.arm_rad_per_mw, kernel.joint_rad_per_mw])
         self._single = self._curve.T[..., None].astype(np.float32)
         self._work, self._pass, self._explained = model.work, pass_, fit.discrepancy == 0.0
+        self._model, self._fit = model, fit
         self._by_phase, self._heat, self._misfit = pass_.by_phase, pass_.heat_mw, pass_.misfit
         self._rows, self._n = pass_.rows.reshape(-1, pass_.rows.shape[-1]), pass_.main
 
@@ -248,6 +251,7 @@ class Pairs:
         directions -= np.asarray(fitted.vectors @ overlap)
         rows, information = self._rows[:, : self._n], self._total_information(prior_information)
         following = self._parameter_shift(rows, information, directions)
+        self._subtract_from_laws(following, directions)
         covariance = width**2 * (following @ following.T)
         as_noise = np.zeros(self._n)
         if likelihood.unmodelled_ma2 is not None:
@@ -258,6 +262,18 @@ class Pairs:
             # All settings leave a smaller effect than the part of them in this pass.
             as_noise = share * (moved**2).mean(axis=1)
         return Tail(covariance, as_noise)
+
+    def _subtract_from_laws(self, following: Real, directions: NDArray[np.float32]) -> None:
+        """Subtract from the shifts of heater laws what only makes up for crosstalk in the phases that light shows."""
+        space, parameters = self._model.space, self._fit.parameters
+        weights = visible_combinations(space.mesh, space.entries, space.monitors)
+        change = self._model.heating.law_change(parameters, weights, PairDirections(self._curve, directions))
+        change /= np.sqrt(directions.shape[2])
+        positions = np.cumsum(self._fit.free) - 1
+        for power, name in enumerate(LAW_TERMS):
+            group = np.arange(space.size)[space.group(name)]
+            free = self._fit.free[group]
+            following[positions[group[free]]] -= (parameters.heater_law[:, power, None] * change)[free]
 
     def _parameter_shift(
         self, derivatives: NDArray[np.float32], information: Real, directions: NDArray[np.float32]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.model.parameters import MeshParameters
-from calibration.model.physics import BOTH_ARMS, BOTH_ARMS_SCATTER, LAW_POINTS, select_test_heaters
+from calibration.model.physics import BOTH_ARMS, BOTH_ARMS_SCATTER, LAW_POINTS, PairDirections, select_test_heaters
 from calibration.model.space import LAW_TERMS
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
@@ -206,6 +206,19 @@ class Heating:
         for part, factor in zip(self._shapes(float(length_mm)), (1.0, amplitude, 1.0), strict=True):
             columns.append(factor * _by_crosstalk_factor(self._directed(parameters, part), heat_mw, arm, joint))
         return np.stack(columns, axis=-1)
+
+    def law_change(self, parameters: MeshParameters, weights: Real, pairs: PairDirections) -> Real:
+        """Return the change of each heater's law that light cannot tell from pair crosstalk, ``(heaters, K)``.
+
+        The change is relative to the law, per combination of pairs. ``weights`` are the phases that light shows
+        (:func:`calibration.model.gauge.visible_combinations`).
+        """
+        rho2 = parameters.heater_law[:, 0]
+        heat = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), len(rho2))
+        mw_per_rad = np.divide(heat, rho2, out=np.zeros(len(rho2)), where=rho2 != 0.0)
+        in_sum = np.einsum("hw,hwk->hk", weights * pairs.curve_rad_per_mw.T, pairs.vectors)
+        change: Real = in_sum * mw_per_rad[:, None]
+        return change
 
     def _directed(self, parameters: MeshParameters, crosstalk: ThermalCrosstalk) -> ThermalCrosstalk:
         rise, sides = (parameters.extra_physics.get(name) for name in DIRECTIONAL)

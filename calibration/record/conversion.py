@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from calibration.fit.bound import Bound
 from calibration.model.device_under_test import Device
 from calibration.model.gauge import visible_combinations
+from calibration.model.heating import Heating
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import PHYSICS
 from calibration.model.space import LAW_TERMS, ParameterSpace, space_from_record
@@ -165,13 +166,8 @@ def _recorded_covariance(
     if pairs is None:
         return covariance
     group = space.groups[CROSSTALK_PAIRS]
-    rho2 = parameters.heater_law[:, 0]
-    mw_per_rad = np.divide(
-        heater_ohm * 1e-3 * np.asarray(parameters.heat_factor), rho2, out=np.zeros(len(rho2)), where=rho2 != 0.0
-    )
-    # (heaters, K): phase in the visible sum due to crosstalk, relative to that of the law, by combination.
-    weights = visible_combinations(space.mesh, space.entries, space.monitors) * pairs.curve_rad_per_mw.T
-    in_sum = np.einsum("hw,hwk->hk", weights, pairs.vectors) * mw_per_rad[:, None]
+    weights = visible_combinations(space.mesh, space.entries, space.monitors)
+    in_sum = Heating(space.mesh, heater_ohm).law_change(parameters, weights, pairs)
     transform = np.eye(space.size)
     for power, name in enumerate(LAW_TERMS):
         transform[space.groups[name], group] = parameters.heater_law[:, power, None] * in_sum

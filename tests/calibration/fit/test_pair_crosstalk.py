@@ -1,0 +1,47 @@
+"""Errors of heater laws due to single crosstalk values that a fit does not include."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from calibration.fit.global_fit import GlobalFit
+from calibration.fit.pair_crosstalk import Pairs
+from calibration.fit.row_scores import Pass
+from calibration.measure.design import IncrementalSettings
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.observations import NoiseModel
+from calibration.model.priors import default_prior
+from calibration.model.space import LAW_TERMS
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from tests.calibration.simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh
+
+SMALL = HexMesh.columns((1, 2, 1))
+CURRENT_MA = 1.7
+
+
+@pytest.mark.parametrize("heater", [4, 9])
+def test_crosstalk_to_the_other_arm_is_no_error_of_the_phase_that_light_shows(heater: int) -> None:
+    """The fit makes up for this crosstalk by the law of the heater, so that the phase between the arms stays right."""
+    small = SimulatedMesh.draw(SMALL, 51)
+    model = MeshModel(SMALL, small.ports, small.ports)
+    walk = IncrementalSettings(np.full(2 * SMALL.n_pucs, 2.3), small.ports, small.ports)
+    plan = walk.random(150, np.random.default_rng(5))
+    likelihood = Likelihood(small.measure(plan.currents_ma, plan.source), NoiseModel(RELATIVE, FLOOR_MA))
+    prior = default_prior(model.space, small.parameters())
+    fit = GlobalFit(model, likelihood, prior).run(small.parameters())
+    pairs = Pairs(model, fit, Pass(model, fit, likelihood, ()))
+    waveguides = 2 * SMALL.n_pucs + len(SMALL.joints)
+    direction = np.zeros((2 * SMALL.n_pucs, waveguides, 1), np.float32)
+    direction[heater, heater ^ 1] = 1.0
+    rows = pairs._rows[:, : pairs._n]
+    shift = pairs._parameter_shift(rows, pairs._total_information(prior.information(fit.free)), direction)
+    firsts = [model.space.group(name).start + heater for name in LAW_TERMS]
+    positions = [int(np.count_nonzero(fit.free[:first])) for first in firsts]
+    at_a_turn = np.array([CURRENT_MA**power for power in (2, 4, 6)])
+    in_law_rad = float(at_a_turn @ shift[positions, 0])
+    pairs._subtract_from_laws(shift, direction)
+    assert abs(in_law_rad) > 1e-3
+    # Light also shows the mean of both arms, in loops, so that the law takes up not all of it.
+    assert abs(float(at_a_turn @ shift[positions, 0])) < 0.5 * abs(in_law_rad)
