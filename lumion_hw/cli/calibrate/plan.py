@@ -8,9 +8,9 @@ import click
 
 from lumion_hw.cli.calibrate.goal import goal_of, goal_options
 from lumion_hw.cli.calibrate.output import report_result
-from lumion_hw.cli.common.bench_notes import bench_notes
+from lumion_hw.cli.common.bench_notes import print_bench_notes
 from lumion_hw.cli.common.numbers import PORT, SEED
-from lumion_hw.cli.common.output import json_option, note
+from lumion_hw.cli.common.output import json_option
 from lumion_hw.cli.common.progress import RunProgress
 from lumion_hw.errors import CalibrationError
 
@@ -59,8 +59,7 @@ def plan(
 
     goal = goal_of(sigma_mrad, seconds, settings)
     model = load(bench_file)
-    for remark in bench_notes(model):
-        note(f"lumion-calibrate: {remark}")
+    print_bench_notes(model)
     with RunProgress(emulated=None) as progress:
         result = dry_run(model, seed, goal, without_source, without_monitor, progress)
     result.check()

@@ -17,7 +17,7 @@ from lumion_hw.cli.calibrate.output import report_result
 from lumion_hw.cli.calibrate.part import part_arguments, part_of, part_options, record_to_join
 from lumion_hw.cli.calibrate.report import report_option
 from lumion_hw.cli.calibrate.wavelengths import wavelengths_option
-from lumion_hw.cli.common.bench_notes import bench_notes
+from lumion_hw.cli.common.bench_notes import print_bench_notes
 from lumion_hw.cli.common.numbers import TOLERANCE_DB
 from lumion_hw.cli.common.opening import bench_options, open_bench
 from lumion_hw.cli.common.output import json_option, note
@@ -87,8 +87,7 @@ def run_command(
     with open_bench(bench_file, emulate, seed, endpoints) as bench, bench.dark():
         path = out or _default_path(bench)
         bench.events.write_to(path.with_suffix(".events.jsonl"))
-        for remark in bench_notes(bench.model):
-            note(f"lumion-calibrate: {remark}")
+        print_bench_notes(bench.model)
         part, base_record = part_of(bench, pucs, circuit, join), record_to_join(bench, join)
         goal = [*part_arguments(pucs, circuit, join), *goal_arguments(sigma_mrad, seconds, settings)]
         command = _command(bench_file, emulate, seed, endpoints, path, wavelengths, goal)

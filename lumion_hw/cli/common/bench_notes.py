@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from lumion_hw.cli.common.output import note
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 def bench_notes(model: BenchModel) -> list[str]:
     """Return warnings about heaters and sources that a calibration cannot use fully."""
     return [*_heater_notes(model), *_multiplexed_sources(model)]
+
+
+def print_bench_notes(model: BenchModel) -> None:
+    """Print these warnings before a calibration or its plan."""
+    for warning in bench_notes(model):
+        note(f"lumion-calibrate: {warning}")
 
 
 def _heater_notes(model: BenchModel) -> list[str]:
