@@ -133,7 +133,7 @@ def group_errors(
     figures = {
         "passive_mrad": 1e3 * _rms(error[passive]),
         "passive_worst_mrad": 1e3 * float(np.abs(error[passive]).max()),
-        "loops_mrad": 1e3 * _rms(error[loops]),
+        "loops_mrad": 1e3 * _rms(error[loops][: max(space.n_illuminated_loops, 1)]),
         "common_mrad": 1e3 * _rms(common),
     }
     return {name: _stated(group) for name, group in groups.items()}, figures

@@ -64,8 +64,10 @@ def loop_factor(record: CalibrationRecord) -> Real | None:
     # The same phase on every joint, in coordinates of the loops with light.
     common = np.where(loops.any(axis=1), basis.sum(axis=0), 0.0)
     length = float(common @ common)
-    if length > 0.0:
-        loops = loops - np.outer(common, common @ loops) / length
+    if length > _ROUNDING**2:
+        without = loops - np.outer(common, common @ loops) / length
+        # Of a single loop nothing but rounding errors may be left.
+        loops = np.where(np.abs(without) > _ROUNDING * np.abs(loops).max(initial=0.0), without, 0.0)
     joints: Real = basis @ loops
     return joints
 
