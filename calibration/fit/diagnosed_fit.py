@@ -500,22 +500,21 @@ class FaultDiagnosis:
         numbers = np.flatnonzero(is_candidate)
         if not numbers.size:  # the fit ended before it freed them
             return diagnosed
+        likelihood, discrepancy = diagnosed.likelihood, diagnosed.fit.discrepancy
         level = replace(diagnosed.fit.parameters, coupler_difference_rad=np.zeros(model.mesh.n_pucs))
-        at_zero, at_fit = (
-            np.diag(
-                normal_equations(
-                    model, point, diagnosed.likelihood, is_candidate, diagnosed.fit.discrepancy
-                ).information
-            )
-            for point in (level, diagnosed.fit.parameters)
-        )
-        readings = int(diagnosed.likelihood.used.sum())
+        at_zero = np.diag(normal_equations(model, level, likelihood, is_candidate, discrepancy).information)
+        at_fit = np.diag(diagnosed.fit.information)[is_candidate[diagnosed.fit.free]]
+        readings = int(likelihood.used.sum())
         for number in numbers[at_zero < _MAX_SIGN_SHARE * at_fit].tolist():
             if self.model.work.is_used_up:
                 break
             reversed_rad = diagnosed.fit.parameters.coupler_difference_rad.copy()
             reversed_rad[number - group.start] *= -1.0
             point = replace(diagnosed.fit.parameters, coupler_difference_rad=reversed_rad)
+            at_point, present = (model.predict(at, likelihood.observations) for at in (point, diagnosed.fit.parameters))
+            change = ((at_point - present) / likelihood.sigma_ma(discrepancy))[likelihood.used]
+            if change @ change < _MIN_SIGN_GAIN:  # light does not show this sign
+                continue
             fitting = self._fitting(diagnosed.likelihood, diagnosed.dead)
             fit = fitting.run(point, _BRANCH_ROUNDS, near=True, earlier_fit=diagnosed.fit, allow_near_information=True)
             if (diagnosed.fit.chi2_per_reading - fit.chi2_per_reading) * readings > _MIN_SIGN_GAIN:
