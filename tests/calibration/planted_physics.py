@@ -50,12 +50,14 @@ def while_read(start: Callable[[EmulatedBench], Callable[[Moment], None]]) -> Pl
             driven_ma[:] = currents_ma
             return currents_ma
 
-        def planted(ports: NDArray[np.int64], scale: float, n_avg: int, at_s: float | None = None) -> Real:
+        def planted(
+            ports: NDArray[np.int64], responsivity_a_per_w: float, n_avg: int, at_s: float | None = None
+        ) -> Real:
             unchanged, light = dict(vars(truth)), [(chain.frequency_hz, chain.launch) for chain in chains]
             now_s = bench.clock.now() if at_s is None else at_s
             change(Moment(now_s, driven_ma.copy(), truth.heater_power_mw(driven_ma)))
             try:
-                return monitor_ma(ports, scale, n_avg, at_s)
+                return monitor_ma(ports, responsivity_a_per_w, n_avg, at_s)
             finally:
                 vars(truth).update(unchanged)
                 for chain, (frequency_hz, launch) in zip(chains, light, strict=True):
@@ -121,7 +123,7 @@ def _read_as(read: Callable[[Real, NDArray[np.int64]], Real]) -> Plant:
         def planted(ports: NDArray[np.int64], *rest: float | None) -> Real:
             return np.maximum(read(monitor_ma(ports, *rest), ports), 0.0)  # type: ignore[arg-type]
 
-        world.monitor_ma = planted  # type: ignore[method-assign]
+        world.monitor_ma = planted  # type: ignore[assignment,method-assign]
 
     return plant
 

@@ -37,8 +37,10 @@ def _reading(start: Callable[[EmulatedBench], Callable[[Real, float], Real]]) ->
     def plant(bench: EmulatedBench) -> None:
         read, monitor_ma = start(bench), bench.world.monitor_ma
 
-        def planted(ports: NDArray[np.int64], scale: float, n_avg: int, at_s: float | None = None) -> Real:
-            current_ma = monitor_ma(ports, scale, n_avg, at_s)
+        def planted(
+            ports: NDArray[np.int64], responsivity_a_per_w: float, n_avg: int, at_s: float | None = None
+        ) -> Real:
+            current_ma = monitor_ma(ports, responsivity_a_per_w, n_avg, at_s)
             return np.maximum(read(current_ma, bench.clock.now() if at_s is None else at_s), 0.0)
 
         bench.world.monitor_ma = planted  # type: ignore[method-assign]
@@ -338,8 +340,9 @@ class _LossyCells(ChipCells):
 
 def _lossy_coupler(eta: Real, excess_rad: Real) -> Complex:
     share = np.clip(eta, 0.0, 1.0)
-    across = -1j * np.sqrt(share) * np.exp(-1j * excess_rad)
-    straight = np.sqrt(1.0 - share) + 0j
+    # Half of the excess in each field: the mean phase of a PUC, which counts in loops, stays that of its truth.
+    across = -1j * np.sqrt(share) * np.exp(-0.5j * excess_rad)
+    straight = np.sqrt(1.0 - share) * np.exp(0.5j * excess_rad)
     coupler: Complex = np.stack([straight, across, across, straight], axis=-1).reshape(*eta.shape, 2, 2)
     return coupler
 
@@ -360,7 +363,7 @@ def lossy_couplers(sigma_rad: float = 0.015) -> Plant:
             values = {item.name: getattr(ideal, item.name) for item in fields(ChipCells)}
             return _LossyCells(**values, excess_in_rad=excess[0], excess_out_rad=excess[1])
 
-        chip.cells = lossy  # type: ignore[method-assign]
+        chip.cells = lossy  # type: ignore[assignment,method-assign]
 
     return plant
 
@@ -372,17 +375,17 @@ def crossed_access(leak_db: float = -40.0) -> Plant:
     """
 
     def plant(bench: EmulatedBench) -> None:
-        chip, ports = bench.world._chip, bench.world.mesh.n_ports
-        turn = np.exp(1j * bench.rng("sealed crossings").uniform(0.0, 2.0 * np.pi, ports - 1))
+        chip, n_ports = bench.world._chip, bench.world.mesh.n_ports
+        turn = np.exp(1j * bench.rng("sealed crossings").uniform(0.0, 2.0 * np.pi, n_ports - 1))
         amplitude = 10.0 ** (leak_db / 20.0)
-        mix = np.eye(ports) + amplitude * (np.diag(turn, 1) - np.diag(turn.conj(), -1))
+        mix = np.eye(n_ports) + amplitude * (np.diag(turn, 1) - np.diag(turn.conj(), -1))
         te, both = chip.output_fields, chip.output_fields_with_tm
 
-        def mixed_te(cells: ChipCells, inputs: NDArray[np.int64]) -> Complex:
-            return te(cells, inputs) @ mix
+        def mixed_te(cells: ChipCells, ports: NDArray[np.int64]) -> Complex:
+            return np.asarray(te(cells, ports) @ mix)
 
-        def mixed(cells: ChipCells, inputs: NDArray[np.int64]) -> tuple[Complex, Complex]:
-            fields_te, fields_tm = both(cells, inputs)
+        def mixed(cells: ChipCells, ports: NDArray[np.int64]) -> tuple[Complex, Complex]:
+            fields_te, fields_tm = both(cells, ports)
             return fields_te @ mix, fields_tm @ mix
 
         chip.output_fields, chip.output_fields_with_tm = mixed_te, mixed  # type: ignore[method-assign]
@@ -454,12 +457,14 @@ def pulsed_drive(ripple: float = 0.02) -> Plant:
     def plant(bench: EmulatedBench) -> None:
         truth, monitor_ma = bench.world.truth, bench.world.monitor_ma
 
-        def planted(ports: NDArray[np.int64], scale: float, n_avg: int, at_s: float | None = None) -> Real:
+        def planted(
+            ports: NDArray[np.int64], responsivity_a_per_w: float, n_avg: int, at_s: float | None = None
+        ) -> Real:
             steady_mw, readings = truth.p_pi_mw, list[Real]()
             for sign in (-1.0, 1.0):
                 truth.p_pi_mw = steady_mw / (1.0 + sign * ripple)
                 # Each half of the period has half of the scans.
-                readings.append(monitor_ma(ports, scale, max(n_avg // 2, 1), at_s))
+                readings.append(monitor_ma(ports, responsivity_a_per_w, max(n_avg // 2, 1), at_s))
             truth.p_pi_mw = steady_mw
             mean: Real = np.mean(readings, axis=0)
             return mean
