@@ -42,6 +42,8 @@ _ROUNDS = 20
 # A column of the numerators that is smaller than this part of the first, without its projection on the others, depends
 # on the others.
 _DEPENDENT, _TINY = 1e-12, 1e-150
+# Keeps equations solvable where the numerators explain every reading and nothing determines ρ2.
+_RIDGE = 1e-12
 _OUTSIDE = 0.1
 # Excess of χ², relative to the best fit, up to which another law may be the true one.
 _AMBIGUOUS_SIGMA = 25.0
@@ -335,7 +337,7 @@ class _Projection:
     def jacobian(self) -> Real:
         """Return the derivatives of the residuals by ρ2, κ, D and E, shape ``(k, 4, n, m)``.
 
-        Golub and Pereyra, SIAM J. Numer. Anal. 10, 413 (1973), equation 4.8.
+        Golub and Pereyra, SIAM J. Numer. Anal. 10, 413 (1973).
         """
         cosine, sine, square = self._cosine, self._sine, self._square
         by_lower = self._upper / self._lower
@@ -439,7 +441,7 @@ def _refine_fits(
     def normal_equations(points: Real, index: NDArray[np.int64]) -> tuple[Real, Real, Real]:
         off = points - mean
         cost, slope = (weight[index] * off**2).sum(axis=1), weight[index] * off
-        matrix = weight[index, :, None] * np.eye(size)
+        matrix = (weight[index, :, None] + _RIDGE) * np.eye(size)
         for number, trace in enumerate(traces):
             projection = _Projection(points, columns[index], number, trace)
             residual = projection.residual.reshape(len(points), -1, 1)
