@@ -38,8 +38,12 @@ _GRID_RAD = 0.15
 _STARTS = 3
 _HALF_RATE_SHARE = 0.25
 _DISTINCT = 0.1
-_STEPS = np.array([1e-4, 1e-4, 1e-3, 1e-3])
 _ROUNDS = 20
+# A column of the numerators that is smaller than this part of the first, without its projection on the others, depends
+# on the others.
+_DEPENDENT, _TINY = 1e-12, 1e-150
+# Keeps equations solvable where the numerators explain every reading and nothing determines ρ2.
+_RIDGE = 1e-12
 _OUTSIDE = 0.1
 # Excess of χ², relative to the best fit, up to which another law may be the true one.
 _AMBIGUOUS_SIGMA = 25.0
@@ -124,14 +128,13 @@ def fit_heater(
     modulation = max(t.modulation for t in traces)
     if modulation < MODULATION_SIGMA:
         return HeaterFit(None, np.inf, modulation, modulation)
-    first, *others = _forms(terms)
-    fit, per_freedom = _fit_model(first, traces, rho2_range)
+    forms = _forms(terms)
+    (fit, per_freedom), *others = _fit_forms(forms, traces, rho2_range, terms)
     # The simplest form comes first; more terms must improve the fit enough, because with eight levels each term uses an
     # eighth of the data.
-    for form in others:
-        other, other_per_freedom = _fit_model(form, traces, rho2_range)
+    for form, (other_fit, other_per_freedom) in zip(forms[1:], others, strict=True):
         if other_per_freedom * form.bending.min_improvement < per_freedom:
-            fit, per_freedom = other, other_per_freedom
+            fit, per_freedom = other_fit, other_per_freedom
     best = fit[0]
     rho2, bending = best.point[:2]
     law = HeaterLaw(
@@ -180,18 +183,27 @@ class _NumeratorForm:
         orders: Harmonics of the phase φ that the numerators contain.
         drift: Whether the numerators drift with the heat.
         bending: Prior of κ, the relative change of the resistance over the range of the sweep.
-        terms: What the paths of light allow for D and E.
     """
 
     orders: tuple[int, ...]
     drift: bool
     bending: _BendingPrior
-    terms: FringeTerms
+
+    @property
+    def columns(self) -> list[int]:
+        """Indices of the functions of :func:`_functions` that the numerators contain, padded with the last."""
+        harmonics = [index for order in self.orders for index in (2 * order - 1, 2 * order)]
+        columns = [0, *harmonics, *([_DRIFT] if self.drift else [])]
+        return columns + [_ZERO] * (_ZERO - len(columns))
+
+
+# Indices of functions of the phase, see _functions.
+_DRIFT, _ZERO = 5, 6
 
 
 def _forms(terms: FringeTerms) -> list[_NumeratorForm]:
     return [
-        _NumeratorForm(orders, drift, bending, terms)
+        _NumeratorForm(orders, drift, bending)
         for bending in (_AS_PUBLISHED, _WIDE_BENDING_PRIOR)
         for orders in terms.orders
         for drift in (False, True)
@@ -216,46 +228,47 @@ class _SweepTrace:
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """Minimum of the fit: ρ2 and κ of the law, D and E of every sweep, cost and normal matrix."""
+    """Minimum of the fit: form of the numerators, ρ2 and κ of the law, D and E of every sweep, cost, normal matrix."""
 
+    form: _NumeratorForm
     point: Real
     cost: float
     matrix: Real
 
 
-def _fit_model(
-    form: _NumeratorForm, traces: Sequence[_SweepTrace], rho2_range: tuple[float, float]
-) -> tuple[list[_Point], float]:
-    """Fit a heater law with one form of numerators; return minima, lowest first, and χ² per degree of freedom."""
-    starts = _initial_guesses(traces, rho2_range, form)
-    fits = sorted(_refine_fits(starts, traces, form), key=lambda fit: fit.cost)
-    fits = [fit for fit in fits if not _is_half_rate_alias(fit, traces, form)] or fits
+def _fit_forms(
+    forms: Sequence[_NumeratorForm], traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], terms: FringeTerms
+) -> list[tuple[list[_Point], float]]:
+    """Fit a heater law with each form of numerators; return minima, lowest first, and χ² per degree of freedom."""
+    points = _refine_fits(forms, _initial_guesses(forms, traces, rho2_range, terms), traces, terms)
+    aliases = _half_rate_aliases(points, traces) if len(terms.orders) > 1 else []
     # A step may leave the expected range, towards a law of half the rate with a strong second harmonic.
     low, high = (1.0 - _OUTSIDE) * rho2_range[0], (1.0 + _OUTSIDE) * rho2_range[1]
-    fits = [fit for fit in fits if low <= fit.point[0] <= high] or fits
-    columns = 1 + 2 * len(form.orders) + form.drift
-    freedom = sum(t.detectors * (len(t.squares) - columns) for t in traces) - 2
-    if form.terms is RECIRCULATING:
-        freedom -= 2 * len(traces)  # D and E
-    return fits, fits[0].cost / max(freedom, 1)
+    results = []
+    for form in forms:
+        fits = sorted((point for point in points if point.form is form), key=lambda fit: fit.cost)
+        fits = [fit for fit in fits if fit not in aliases] or fits
+        fits = [fit for fit in fits if low <= fit.point[0] <= high] or fits
+        columns = 1 + 2 * len(form.orders) + form.drift
+        freedom = sum(t.detectors * (len(t.squares) - columns) for t in traces) - 2
+        if terms is RECIRCULATING:
+            freedom -= 2 * len(traces)  # D and E
+        results.append((fits, fits[0].cost / max(freedom, 1)))
+    return results
 
 
-def _is_half_rate_alias(point: _Point, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> bool:
-    """Return whether a fitted law has half the true ρ2, so that its second harmonic fits the fringe."""
-    if form.orders == (1,):
-        return False
+def _half_rate_aliases(fits: Sequence[_Point], traces: Sequence[_SweepTrace]) -> list[_Point]:
+    """Return the fitted laws of half the true ρ2, whose second harmonic fits the fringe."""
     # At half the true rate the second harmonic replaces the first. Such a law fits as well without its first harmonic.
-    first, second = (_cost(point.point, traces, replace(form, orders=(order,))) for order in (2, 1))
-    cost = _cost(point.point, traces, form)
-    return first - cost < _HALF_RATE_SHARE * (second - cost)
-
-
-def _cost(point: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> float:
-    residuals = (
-        _residual(point[:1], point[1:2], point[None, 2 + 2 * index : 4 + 2 * index], trace, form)
-        for index, trace in enumerate(traces)
-    )
-    return sum(float((part**2).sum()) for part in residuals)
+    fits = [fit for fit in fits if fit.form.orders != (1,)]
+    columns = [replace(fit.form, orders=o).columns for o in ((1, 2), (2,), (1,)) for fit in fits]
+    points = np.tile([fit.point for fit in fits], (3, 1))
+    costs = np.zeros(len(points))
+    for index, trace in enumerate(traces):
+        costs += (_Projection(points, np.array(columns), index, trace).residual ** 2).sum(axis=(1, 2))
+    cost, without_first, without_second = costs.reshape(3, -1)
+    is_alias = without_first - cost < _HALF_RATE_SHARE * (without_second - cost)
+    return [fit for fit, alias in zip(fits, is_alias, strict=True) if alias]
 
 
 def _scaled(sweep: HeaterSweep, noise: NoiseModel, per_ma2: float) -> _SweepTrace:
@@ -271,101 +284,195 @@ def _scaled(sweep: HeaterSweep, noise: NoiseModel, per_ma2: float) -> _SweepTrac
     return _SweepTrace(sweep.squares_ma2 * per_ma2, basis * size, scaled.shape[1], modulation)
 
 
-def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _NumeratorForm) -> Real:
-    """Return the residuals of k trial laws, ``(k, n, m)``, at n currents in m columns.
-
-    ``loop`` contains the denominator terms D and E, shape ``(k, 2)``.
-    """
-    square, bend = trace.squares, bending[:, None]
-    phase = rho2[:, None] * square * (1.0 + bend * square * (1.0 + bend * square))
+def _functions(phase: Real, square: Real) -> Real:
+    """Return the functions that numerators consist of, shape ``(..., 7)``: harmonics, drift with the heat, and 0."""
+    values = np.zeros((*phase.shape, _ZERO + 1))
     cosine, sine = np.cos(phase), np.sin(phase)
-    lower = 1.0 + loop[:, :1] * cosine + loop[:, 1:] * sine
-    columns = [np.ones_like(phase)]
-    for order in form.orders:
-        columns += [np.cos(order * phase), np.sin(order * phase)]
-    if form.drift:
-        columns.append(square * np.ones_like(phase))
-    # Variable projection: for given ρ2, κ, D and E the numerators are linear, and QR subtracts their best fit for all
-    # detectors at once.
-    basis, _ = np.linalg.qr(np.stack(columns, axis=-1) / lower[..., None])
-    residual: Real = trace.values - basis @ (np.swapaxes(basis, 1, 2) @ trace.values)
-    return residual
+    values[..., 0], values[..., 1], values[..., 2] = 1.0, cosine, sine
+    values[..., 3], values[..., 4] = (cosine - sine) * (cosine + sine), 2.0 * sine * cosine
+    values[..., _DRIFT] = square
+    return values
+
+
+# Column j of the functions times this matrix is the derivative of function j by the phase.
+_BY_PHASE = np.zeros((_ZERO + 1, _ZERO + 1))
+_BY_PHASE[[2, 1, 4, 3], [1, 2, 3, 4]] = -1.0, 1.0, -2.0, 2.0
+
+
+class _Projection:
+    """Readings of one sweep at k trial laws, without their best fit by numerators (variable projection).
+
+    For given ρ2, κ, D and E the numerators are linear, and QR subtracts their best fit for all detectors at once.
+
+    Args:
+        points: Shape ``(k, 2 + 2·traces)``; ρ2 and κ of the law, D and E of every sweep.
+        columns: Shape ``(k, 6)``; functions of the phase in the numerators.
+        index: Number of the sweep.
+
+    Attributes:
+        residual: Shape ``(k, n, m)``, at n currents in m columns.
+    """
+
+    def __init__(self, points: Real, columns: NDArray[np.int64], index: int, trace: _SweepTrace) -> None:
+        self._square = trace.squares
+        self._rho2, self._bend, self._d, self._e = (
+            points[:, column, None] for column in (0, 1, 2 + 2 * index, 3 + 2 * index)
+        )
+        bent = self._bend * self._square
+        self._phase = self._rho2 * self._square * (1.0 + bent * (1.0 + bent))
+        self._values = _functions(self._phase, self._square)
+        self._cosine, self._sine = self._values[..., 1], self._values[..., 2]
+        self._lower = (1.0 + self._d * self._cosine + self._e * self._sine)[..., None]
+        # As many columns as there are currents can explain every reading.
+        rows, currents = np.arange(len(points)), np.arange(len(self._square))
+        self._chosen = rows[:, None, None], currents[:, None], columns[:, None, : len(currents)]
+        self._upper = self._values[self._chosen] / self._lower
+        basis, self._triangle = np.linalg.qr(self._upper)
+        size = np.abs(np.diagonal(self._triangle, axis1=1, axis2=2))
+        self._is_used = size > _DEPENDENT * size[:, :1]
+        self._basis = basis * self._is_used[:, None]
+        self._parts = np.swapaxes(self._basis, 1, 2) @ trace.values
+        self.residual: Real = trace.values - self._basis @ self._parts
+
+    def jacobian(self) -> Real:
+        """Return the derivatives of the residuals by ρ2, κ, D and E, shape ``(k, 4, n, m)``.
+
+        Golub and Pereyra, SIAM J. Numer. Anal. 10, 413 (1973).
+        """
+        cosine, sine, square = self._cosine, self._sine, self._square
+        by_lower = self._upper / self._lower
+        by_phase = (self._values @ _BY_PHASE)[self._chosen] / self._lower
+        by_phase -= by_lower * (self._e * cosine - self._d * sine)[..., None]
+        slopes = np.empty((len(by_phase), 4, *by_phase.shape[1:]))
+        np.multiply(by_phase, (self._phase / self._rho2)[..., None], out=slopes[:, 0])
+        by_bend = self._rho2 * square**2 * (1.0 + 2.0 * self._bend * square)
+        np.multiply(by_phase, by_bend[..., None], out=slopes[:, 1])
+        np.multiply(by_lower, -cosine[..., None], out=slopes[:, 2])
+        np.multiply(by_lower, -sine[..., None], out=slopes[:, 3])
+        used = self._is_used[:, :, None] & self._is_used[:, None]
+        inverse = np.linalg.inv(np.where(used, self._triangle, np.eye(used.shape[1])))
+        moved = slopes @ (inverse @ self._parts)[:, None]
+        turn = np.swapaxes(inverse, 1, 2)[:, None] @ (np.swapaxes(slopes, 2, 3) @ self.residual[:, None])
+        basis = self._basis[:, None]
+        derivative: Real = basis @ (np.swapaxes(basis, 2, 3) @ moved - turn) - moved
+        return derivative
 
 
 def _initial_guesses(
-    traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form: _NumeratorForm
-) -> list[Real]:
+    forms: Sequence[_NumeratorForm], traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], terms: FringeTerms
+) -> list[list[Real]]:
+    """Return the start points of every form: the lowest points of a grid over ρ2, κ, D and E."""
     largest_ma2 = max(float(t.squares.max()) for t in traces)
-    rho2, bending = (
-        grid.ravel()
-        for grid in np.meshgrid(np.arange(*rho2_range, _GRID_RAD / largest_ma2), form.bending.starts, indexing="ij")
-    )
-    grid_loops = form.terms.loops
-    laws, bends = np.repeat(rho2, len(grid_loops)), np.repeat(bending, len(grid_loops))
-    loops = np.tile(grid_loops, (len(rho2), 1))
-    total, chosen = np.zeros(len(rho2)), []
-    for trace in traces:
-        residual = _residual(laws, bends, loops, trace, form)
-        cost = (residual**2).sum(axis=(1, 2)).reshape(len(rho2), -1)
+    all_rho2 = np.arange(*rho2_range, _GRID_RAD / largest_ma2)
+    all_bending = _WIDE_BENDING_PRIOR.starts
+    costs = [_grid_costs(all_rho2, np.array(all_bending), terms, trace) for trace in traces]
+    starts = []
+    for form in forms:
+        used = [all_bending.index(bend) for bend in form.bending.starts]
+        rho2, bending = np.repeat(all_rho2, len(used)), np.tile(form.bending.starts, len(all_rho2))
+        by_trace = [cost[form.orders, form.drift][:, used].reshape(len(rho2), -1) for cost in costs]
         # Each sweep has its own background and hence its own D, E; the sweeps share the law.
-        total += cost.min(axis=1)
-        chosen.append(grid_loops[cost.argmin(axis=1)])
-    starts: list[Real] = []
-    for index in np.argsort(total, kind="stable"):
-        # The start points lie in different fringes; neighbours on one slope would all end in the same minimum.
-        if all(abs(rho2[index] - start[0]) > _DISTINCT for start in starts):
-            starts.append(np.array([rho2[index], bending[index], *(value for loop in chosen for value in loop[index])]))
-        if len(starts) == _STARTS:
-            break
+        total = np.sum([cost.min(axis=1) for cost in by_trace], axis=0)
+        chosen = [terms.loops[cost.argmin(axis=1)] for cost in by_trace]
+        points: list[Real] = []
+        for index in np.argsort(total, kind="stable"):
+            # The start points lie in different fringes; neighbours on one slope would all end in the same minimum.
+            if all(abs(rho2[index] - point[0]) > _DISTINCT for point in points):
+                loops = (value for loop in chosen for value in loop[index])
+                points.append(np.array([rho2[index], bending[index], *loops]))
+            if len(points) == _STARTS:
+                break
+        starts.append(points)
     return starts
 
 
-def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _NumeratorForm) -> list[_Point]:
+def _grid_costs(
+    rho2: Real, bending: Real, terms: FringeTerms, trace: _SweepTrace
+) -> dict[tuple[tuple[int, ...], bool], Real]:
+    """Return the sum of squared residuals, shape ``(ρ2, κ, loops)``, for each choice of harmonics and drift."""
+    square = trace.squares[:, None, None]
+    bent = bending * square
+    phase = rho2[:, None] * square * (1.0 + bent * (1.0 + bent))
+    values = np.moveaxis(_functions(phase, square), -1, 0)
+    lower = 1.0 + values[1, ..., None] * terms.loops[:, 0] + values[2, ..., None] * terms.loops[:, 1]
+    columns = (values[..., None] / lower).reshape(len(values), len(square), -1)
+    costs = {}
+    unexplained = (trace.values**2).sum()
+    basis: list[Real] = []
+    added = 0
+    for orders in terms.orders:
+        # Forms are nested, so a harmonic only adds its own part.
+        for column in columns[added : 2 * max(orders) + 1]:
+            basis.append(_unit_rest(column, basis))
+            unexplained = unexplained - _explained(basis[-1], trace)
+        added = 2 * max(orders) + 1
+        drift = _explained(_unit_rest(columns[_DRIFT], basis), trace)
+        shape = lower.shape[1:]
+        costs[orders, False], costs[orders, True] = unexplained.reshape(shape), (unexplained - drift).reshape(shape)
+    return costs
+
+
+def _unit_rest(column: Real, basis: Sequence[Real]) -> Real:
+    """Return the part of a column, shape ``(n, k)``, outside an orthonormal basis, with unit length."""
+    for unit in basis:
+        column = column - unit * np.einsum("nk,nk->k", unit, column)
+    unit_rest: Real = column / np.maximum(np.sqrt(np.einsum("nk,nk->k", column, column)), _TINY)
+    return unit_rest
+
+
+def _explained(unit: Real, trace: _SweepTrace) -> Real:
+    part = trace.values.T @ unit
+    explained: Real = np.einsum("mk,mk->k", part, part)
+    return explained
+
+
+def _refine_fits(
+    forms: Sequence[_NumeratorForm], starts: Sequence[Sequence[Real]], traces: Sequence[_SweepTrace], terms: FringeTerms
+) -> list[_Point]:
+    """Return the minima next to the start points of every form, by the Levenberg-Marquardt method."""
+    owner = np.repeat(np.arange(len(forms)), [len(points) for points in starts])
+    columns = np.array([form.columns for form in forms])[owner]
     size = 2 + 2 * len(traces)
-    steps = np.concatenate([_STEPS[:2], np.tile(_STEPS[2:], len(traces))])
-    sigma = np.concatenate([[np.inf, form.bending.sigma], np.full(2 * len(traces), form.terms.loop_sigma)])
+    weight = np.full((len(owner), size), terms.loop_sigma**-2)
+    weight[:, 0], weight[:, 1] = 0.0, np.array([form.bending.sigma for form in forms])[owner] ** -2
     mean = np.zeros(size)
     mean[1] = _BENDING
 
-    def residuals(points: Real) -> Real:
-        parts = [
-            _residual(points[:, 0], points[:, 1], points[:, 2 + 2 * i : 4 + 2 * i], trace, form).reshape(
-                len(points), -1
-            )
-            for i, trace in enumerate(traces)
-        ]
-        return np.concatenate([*parts, (points - mean) / sigma], axis=1)
+    def normal_equations(points: Real, index: NDArray[np.int64]) -> tuple[Real, Real, Real]:
+        off = points - mean
+        cost, slope = (weight[index] * off**2).sum(axis=1), weight[index] * off
+        matrix = (weight[index, :, None] + _RIDGE) * np.eye(size)
+        for number, trace in enumerate(traces):
+            projection = _Projection(points, columns[index], number, trace)
+            residual = projection.residual.reshape(len(points), -1, 1)
+            jacobian = projection.jacobian().reshape(len(points), 4, -1)
+            own = np.array([0, 1, 2 + 2 * number, 3 + 2 * number])
+            cost += (residual[..., 0] ** 2).sum(axis=1)
+            slope[:, own] += (jacobian @ residual)[..., 0]
+            matrix[:, own[:, None], own] += jacobian @ np.swapaxes(jacobian, 1, 2)
+        return cost, slope, matrix
 
-    point = np.array(starts)
-    residual, damping = residuals(point), np.full(len(point), 1e-2)
-    matrix, slope = np.zeros((len(point), size, size)), np.zeros((len(point), size))
-    rounds, on_the_way = np.zeros(len(point), dtype=np.int64), np.arange(len(point))
-    unchecked = on_the_way
+    point = np.array([start for points in starts for start in points])
+    on_the_way = np.arange(len(point))
+    cost, slope, matrix = normal_equations(point, on_the_way)
+    damping, rounds = np.full(len(point), 1e-2), np.ones(len(point), dtype=np.int64)
     while len(on_the_way):
-        if len(unchecked):
-            # Derivatives change only for accepted steps.
-            turned = residuals((point[unchecked, None] + np.diag(steps)).reshape(-1, size)).reshape(
-                len(unchecked), size, -1
-            )
-            jacobian = (turned - residual[unchecked, None]) / steps[:, None]
-            matrix[unchecked] = jacobian @ np.swapaxes(jacobian, 1, 2)
-            slope[unchecked] = (jacobian @ residual[unchecked, :, None])[..., 0]
-            rounds[unchecked] += 1
         matrices = matrix[on_the_way]
         damped = matrices + damping[on_the_way, None, None] * (matrices * np.eye(size))
         trial = point[on_the_way] - np.linalg.solve(damped, slope[on_the_way, :, None])[..., 0]
-        trial_residual = residuals(trial)
-        before = (residual[on_the_way] ** 2).sum(axis=1)
-        gain = before - (trial_residual**2).sum(axis=1)
+        trial_cost, trial_slope, trial_matrix = normal_equations(trial, on_the_way)
+        gain = cost[on_the_way] - trial_cost
         # A denominator near zero would fit any data.
         is_valid = (np.hypot(trial[:, 2::2], trial[:, 3::2]) < _STRONGEST_LOOP).all(axis=1) & (gain > 0.0)
-        unchecked, refused = on_the_way[is_valid], on_the_way[~is_valid]
-        point[unchecked], residual[unchecked] = trial[is_valid], trial_residual[is_valid]
-        damping[unchecked], damping[refused] = np.maximum(damping[unchecked] / 5.0, 1e-6), damping[refused] * 5.0
-        enough = gain[is_valid] < 1e-5 * (1.0 + before[is_valid] - gain[is_valid])
-        unchecked = unchecked[~enough & (rounds[unchecked] < _ROUNDS)]
-        on_the_way = np.sort(np.concatenate([unchecked, refused[damping[refused] < 1e4]]))
-    return [_Point(point[i], float(residual[i] @ residual[i]), matrix[i]) for i in range(len(point))]
+        moved, refused = on_the_way[is_valid], on_the_way[~is_valid]
+        point[moved], cost[moved] = trial[is_valid], trial_cost[is_valid]
+        slope[moved], matrix[moved] = trial_slope[is_valid], trial_matrix[is_valid]
+        damping[moved], damping[refused] = np.maximum(damping[moved] / 5.0, 1e-6), damping[refused] * 5.0
+        enough = gain[is_valid] < 1e-5 * (1.0 + cost[moved])
+        moved = moved[~enough & (rounds[moved] < _ROUNDS)]
+        rounds[moved] += 1
+        on_the_way = np.sort(np.concatenate([moved, refused[damping[refused] < 1e4]]))
+    return [_Point(forms[owner[i]], point[i], float(cost[i]), matrix[i]) for i in range(len(point))]
 
 
 def _turn_sigma(point: _Point) -> float:

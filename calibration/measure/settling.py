@@ -33,6 +33,8 @@ _MAX_REMAINING_CHANGE = 1.0 / 200.0
 _LADDER = (0.0, 1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 1.0)
 _REMAINING_NOISE_SIGMA = 3.0
 """Rest time before each step, as a multiple of the wait."""
+_GRIDS = 4
+"""Grids of the time constant, each 30 times finer than the one before."""
 _TERMS = (2, 3)
 _AS_GOOD = 1.5
 """A shorter power series is used if its mean squared residual is at most this multiple."""
@@ -181,7 +183,6 @@ def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> tuple[float | None
 
 def _best_fit(waits_s: Real, readings: Real, grid: Real, n_terms: int) -> tuple[float, float]:
     """Fit a power series with ``n_terms`` terms; return the mean squared residual and log(tau)."""
-    from scipy.optimize import minimize_scalar
 
     def mean_square_residual(log_tau: float) -> float:
         # Phases follow exp(-t/τ), and powers are nonlinear functions of phases: a power series whose term 0 is the
@@ -190,11 +191,12 @@ def _best_fit(waits_s: Real, readings: Real, grid: Real, n_terms: int) -> tuple[
         residual = readings - series @ np.linalg.lstsq(series, readings, rcond=None)[0]
         return float((residual**2).sum() / ((len(waits_s) - n_terms) * readings.shape[1]))
 
-    values = [mean_square_residual(point) for point in grid]
-    best = int(np.argmin(values))
-    if best == 0:
-        return values[0], float(grid[0])
-    optimum = minimize_scalar(
-        mean_square_residual, bounds=(grid[best - 1], grid[min(best + 1, len(grid) - 1)]), method="bounded"
-    )
-    return float(optimum.fun), float(optimum.x)
+    # Finer and finer grids: importing an optimizer would take longer than the whole fit.
+    for _ in range(_GRIDS):
+        values = [mean_square_residual(point) for point in grid]
+        best = int(np.argmin(values))
+        fit = values[best], float(grid[best])
+        if best == 0:
+            break
+        grid = np.linspace(grid[best - 1], grid[min(best + 1, len(grid) - 1)], len(grid))
+    return fit

@@ -64,6 +64,14 @@ def _figure(height: float) -> Figure:
 
 
 def _svg(figure: Figure) -> str:
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    # With a layout engine, savefig draws everything twice. Run on the canvas of the file, it gives the same layout.
+    FigureCanvasSVG(figure)
+    figure.set_dpi(_RASTER_DPI)
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.execute(figure)
+    figure.set_layout_engine(None)
     file = io.StringIO()
     figure.savefig(file, format="svg", dpi=_RASTER_DPI, metadata={"Date": None, "Creator": CREATOR})
     return file.getvalue()

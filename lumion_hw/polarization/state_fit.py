@@ -408,8 +408,9 @@ class LightEnsemble:
         rows[-2, n + 1] = 1.0 / _CROSSTALK_SPREAD
         rows[-1, n] = (ln_p0 - self._ln_p0) / _LN_P0_SPREAD
         rows[-1, n + 1] = crosstalk / _CROSSTALK_SPREAD
+        by_member = rows.transpose(2, 1, 0).copy()
         # Two copies: numpy uses a slower product for one and the same array.
-        products: NDArray[np.float64] = rows.transpose(2, 0, 1).copy() @ rows.transpose(2, 1, 0).copy()
+        products: NDArray[np.float64] = by_member.copy().transpose(0, 2, 1) @ by_member
         return products
 
 

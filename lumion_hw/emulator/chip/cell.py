@@ -53,10 +53,12 @@ class ChipCells:
         straight_in, across_in = _coupler(self.eta_in)
         straight_out, across_out = _coupler(self.eta_out)
         transfer = np.empty((*np.broadcast_shapes(upper.shape, straight_in.shape), 2, 2), dtype=np.complex128)
-        transfer[..., 0, 0] = straight_out * upper * straight_in + across_out * lower * across_in
-        transfer[..., 0, 1] = straight_out * upper * across_in + across_out * lower * straight_in
-        transfer[..., 1, 0] = across_out * upper * straight_in + straight_out * lower * across_in
-        transfer[..., 1, 1] = across_out * upper * across_in + straight_out * lower * straight_in
+        straight_upper, across_upper = straight_out * upper, across_out * upper
+        straight_lower, across_lower = straight_out * lower, across_out * lower
+        transfer[..., 0, 0] = straight_upper * straight_in + across_lower * across_in
+        transfer[..., 0, 1] = straight_upper * across_in + across_lower * straight_in
+        transfer[..., 1, 0] = across_upper * straight_in + straight_lower * across_in
+        transfer[..., 1, 1] = across_upper * across_in + straight_lower * straight_in
         return transfer
 
 

@@ -169,12 +169,14 @@ class _TableSequence:
         self.table = np.array(start, dtype=np.uint16)
         self._points = plan.points
         self._hello = hello
-        self._max_ma = allowed.max_ma
+        # Plain numbers: a point may change all channels, and numpy takes much longer for single elements.
+        self._max_ma: list[float] = np.asarray(allowed.max_ma, dtype=np.float64).tolist()
         self._target = target
         limits = allowed.limits
         self._cap_uw = math.inf if limits is None else power_cap_uw(limits)
-        self._ohm = np.zeros(len(start), np.int64) if limits is None else load_ohm(limits)
-        self._power_uw = computed_power_uw(self.table, self._ohm, hello.dac_full_scale, Drive.CURRENT)
+        ohm = np.zeros(len(start), np.int64) if limits is None else load_ohm(limits)
+        self._ohm: list[int] = ohm.tolist()
+        self._power_uw = computed_power_uw(self.table, ohm, hello.dac_full_scale, Drive.CURRENT)
 
     def __iter__(self) -> Iterator[NDArray[np.uint16]]:
         for number, point in enumerate(self._points):
@@ -183,6 +185,7 @@ class _TableSequence:
             yield self.table.copy()
 
     def _change(self, number: int, point: Mapping[int, float]) -> None:
+        full_scale_ma = self._hello.dac_full_scale * 1e-3
         for channel, current_ma in point.items():
             if not (_is_number(channel) and 0 <= channel < len(self.table)):
                 raise self._target.error(
@@ -194,23 +197,27 @@ class _TableSequence:
                 raise self._target.error(
                     ConfigError, f"sweep, point {number}, channel {channel}: {current_ma!r} is not a number."
                 )
-            max_ma = float(self._max_ma[channel])
+            max_ma = self._max_ma[channel]
             if not 0.0 <= current_ma <= max_ma:
                 label = f"sweep, point {number}, channel {channel}"
                 raise out_of_range_error(label, current_ma, (0.0, max_ma), "mA", self._target)
             # Rounded as in program(), so that equal currents give equal codes.
-            code = round(float(current_ma) / (self._hello.dac_full_scale * 1e-3) * FULL_SCALE_CODE)
-            # Updated by differences: most of the points change only one channel.
-            self._power_uw += self._channel_uw(channel, code) - self._channel_uw(channel, int(self.table[channel]))
-            self.table[channel] = code
+            code, before = round(float(current_ma) / full_scale_ma * FULL_SCALE_CODE), int(self.table[channel])
+            if code != before:
+                # Updated by differences: most of the points change only one channel.
+                self._power_uw += self._channel_uw(channel, code) - self._channel_uw(channel, before)
+                self.table[channel] = code
 
     def _channel_uw(self, channel: int, code: int) -> int:
         current_ua = code * self._hello.dac_full_scale // FULL_SCALE_CODE
-        return int(current_ua * current_ua * int(self._ohm[channel]) // 1_000_000)
+        return current_ua * current_ua * self._ohm[channel] // 1_000_000
+
+
+_NUMBERS = (float, int, np.floating, np.integer)
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, float | int | np.floating | np.integer)
+    return isinstance(value, _NUMBERS)
 
 
 _log = logging.getLogger(__name__)
