@@ -51,7 +51,7 @@ _UNCHANGED_ROUNDS = 5
 # Crosstalk and laws of a chip with few heaters form a curved valley, along which a fit creeps for hundreds of rounds.
 _STEADY_ROUNDS, _STEADY_CHI2 = 20, 4.0
 # Largest rms distance, in standard errors, at which the information matrix is kept.
-_MAX_REUSE_SIGMA = 1.5
+_MAX_REUSE_SIGMA = 4.0
 # A smaller relative change of the slope is too inexact to correct the curvature.
 _MIN_CURVED = 1e-3
 _DAMPING_START, _DAMPING_NEAR = 1e-3, 1e-7
@@ -60,7 +60,7 @@ _DAMPING_MIN = 1e-9
 _DAMPING_EFFECTIVE = 1e-5
 _DAMPING_MAX = 1e6
 # An information matrix calculated within this distance of the end is valid at the end.
-_NEAR_SIGMA = 0.05
+_NEAR_SIGMA = 0.3
 # Number of failed steps after which a kept information matrix is recalculated.
 _MAX_FAILED_STEPS = 3
 # Largest change of a phase in one step.

@@ -32,8 +32,6 @@ Real = NDArray[np.float64]
 
 # Maximum number of readings in a pass.
 _MAX_READINGS = 12_000
-# The same for the choice of the directions of pairs.
-_MAX_READINGS_FOR_PAIRS = 16_000
 # Memory limit for the directions of pairs: 400 MB in single precision.
 _MAX_NUMBERS = 1e8
 
@@ -127,7 +125,7 @@ def pair_directions(
     widths = {name: width for name, width in physics.widths.items() if name != CROSSTALK_PAIRS}
     fixed_values = {CROSSTALK_PAIRS: fit.parameters.extra_physics[CROSSTALK_PAIRS]}
     other = model.with_physics(Physics(widths, fixed_values=fixed_values))
-    thinned, size = _select_settings(likelihood, _MAX_READINGS_FOR_PAIRS, other), other.space.size
+    thinned, size = _select_settings(likelihood, _MAX_READINGS, other), other.space.size
     small_fit = replace(fit, free=fit.free[:size], vector=fit.vector[:size])
     share = len(thinned.observations) / len(likelihood.observations)
     pairs = Pairs(model, fit, Pass(other, small_fit, thinned, ()))
