@@ -28,6 +28,7 @@ from calibration.diagnose.breakdowns import (
 from calibration.diagnose.drift_trajectory import DriftTrajectories, fit_drift_trajectories, measure_drift
 from calibration.diagnose.element_faults import heater_breakdown_defect, miswiring_defects
 from calibration.diagnose.miswiring import EXCHANGED, Miswiring, miswiring_candidates
+from calibration.diagnose.outliers import MAX_OUTLIER_SHARE, find_outliers
 from calibration.fit.frequencies import equivalent_branches
 from calibration.fit.global_fit import CONVERGED_SIGMA, FitResult, GlobalFit, Round
 from calibration.fit.growth import Scores, pair_directions, score_rows
@@ -100,6 +101,7 @@ class DiagnosedFit:
         refused: Names of effects that explained less than predicted.
         widened: By parameter group, the factor by which standard errors were increased.
         doubts: Reasons why the fit or its errors cannot be certified.
+        outliers: Numbers of the settings that were left out, because they disagree with all others.
     """
 
     fit: FitResult
@@ -116,6 +118,7 @@ class DiagnosedFit:
     refused: frozenset[str] = frozenset()
     widened: Mapping[str, float] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
+    outliers: tuple[int, ...] = ()
 
     @property
     def certified(self) -> bool:
@@ -299,6 +302,12 @@ class FaultDiagnosis:
         fit = diagnosis._fitting(diagnosed.likelihood, diagnosed.dead).stated(diagnosed.fit)
         errors = stated_errors(diagnosis.model.space, fit, scores)
         return replace(diagnosed, fit=errors.fit, widened=errors.widened, doubts=errors.doubts)
+
+    def _outliers(self, diagnosed: DiagnosedFit) -> tuple[int, ...]:
+        """Return the settings that disagree with all others, if there are others than the known ones, and few."""
+        found = find_outliers(self.model, diagnosed.fit.parameters, diagnosed.likelihood)
+        is_few = len(found) + len(diagnosed.outliers) <= MAX_OUTLIER_SHARE * len(diagnosed.likelihood.observations)
+        return tuple(sorted({*diagnosed.outliers, *found.tolist()})) if found.size and is_few else ()
 
     def _has_work_for_rows(self) -> bool:
         derivatives = derivatives_work(self.model.space.size) * self.likelihood.target_ma.size
@@ -562,6 +571,8 @@ class FaultDiagnosis:
             return self._follow_trajectories(diagnosed, trajectories)
         if diagnosed.rough:  # the start may not have been near enough: fit with damping from the start
             return diagnosed
+        if outliers := self._outliers(diagnosed):
+            return replace(diagnosed, outliers=outliers)
         if diagnosed.fit.discrepancy > 0.0:
             law = find_better_law(
                 self.model, diagnosed.fit.parameters, diagnosed.likelihood, self.heaters, diagnosed.dead
@@ -593,6 +604,10 @@ class FaultDiagnosis:
         if diagnosed.trajectories is not None:
             time_s = self.all_readings.time_s[_positions_in_run(self.all_readings.observations, observations)]
             observations = diagnosed.trajectories.corrected(observations, time_s, diagnosed.fit.parameters.delay_s)
+        if diagnosed.outliers:
+            reading_ma = observations.reading_ma.copy()
+            reading_ma[list(diagnosed.outliers)] = np.nan
+            observations = replace(observations, reading_ma=reading_ma)
         return observations
 
     def _follow_trajectories(self, diagnosed: DiagnosedFit, trajectories: DriftTrajectories) -> DiagnosedFit:

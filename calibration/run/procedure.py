@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from calibration.diagnose.drift_trajectory import excess_db, measure_drift
 from calibration.diagnose.element_faults import DEAD_MONITOR, FAINT_MONITOR, STUCK_PUC, relabel_in_low_light
+from calibration.diagnose.outliers import MAX_OUTLIER_SHARE, MIN_OUTLIER_CHI2, is_different, outliers_left_out
 from calibration.fit.bound import fit_bound
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
 from calibration.fit.global_fit import MAX_ROUNDS, FitResult, Round
@@ -221,6 +222,9 @@ class Calibration:
         self.quality["unexplained_field"] = diagnosed.physics.field_error
         self.quality["work_share"] = self._work.spent / self._work.allowed
         self.quality |= {f"widened_{name}": factor for name, factor in diagnosed.widened.items()}
+        self.quality["outliers"] = float(len(diagnosed.outliers))
+        if diagnosed.outliers:
+            self.faults.append(outliers_left_out(self._random_times_s(start)[list(diagnosed.outliers)]))
         if diagnosed.miswiring:  # with a wrong channel map no programmed state would be the intended one
             return
         if by_hand is not None:
@@ -418,15 +422,16 @@ class Calibration:
         )
 
     def _verify(self) -> None:
-        first = len(self.logbook)
+        first, record = len(self.logbook), self.record()
         verification = verify(
-            self.logbook, self.record(), self.seed, lambda step, total: self.progress("verification", step, total)
+            self.logbook, record, self.seed, lambda step, total: self.progress("verification", step, total)
         )
-        self._keep_figures(verification.figures())
         basic = np.arange(first, len(self.logbook))
         regimes, numbers = verify_regimes(
-            self.logbook, self.record(), self.seed, lambda step, total: self.progress("regimes of use", step, total)
+            self.logbook, record, self.seed, lambda step, total: self.progress("regimes of use", step, total)
         )
+        verification, regimes = self._without_outliers(verification, basic), self._without_outliers(regimes, numbers)
+        self._keep_figures(verification.figures())
         self._keep_figures(regimes.figures_by_regime())
         self._judge((verification, basic), (regimes, numbers))
         unseen_nm = self._extended.unseen_nm if self._extended else None
@@ -435,6 +440,35 @@ class Calibration:
             if at_unseen.results:
                 self.quality |= {"unseen_wavelength_nm": unseen_nm, "unseen_wavelength_rms_db": at_unseen.rms_db}
                 self.quality["unseen_wavelength_excess_db"] = at_unseen.excess_db
+
+    def _random_times_s(self, start: Start) -> NDArray[np.float64]:
+        is_on = self.logbook.observations().currents_ma.any(axis=1)
+        last: NDArray[np.float64] = times_s(self.logbook.entries)[is_on][-len(start.random) :]
+        return last
+
+    def _without_outliers(self, verification: Verification, numbers: NDArray[np.int64]) -> Verification:
+        """Measure the settings that deviate most again; leave those out whose light is different then.
+
+        ``numbers`` are the numbers of the settings in the logbook.
+        """
+        deviating = verification.deviating_settings(MIN_OUTLIER_CHI2)
+        if not deviating or len(deviating) > max(MAX_OUTLIER_SHARE * len(numbers), 1.0):
+            return verification
+        observations, noise = self.logbook.observations(), self._start.survey.noise if self._start else None
+        outliers = set[int]()
+        for setting in deviating:
+            number, first = numbers[setting], len(self.logbook)
+            self.logbook.light_only_port(int(observations.source[number]))
+            self.logbook.measure(observations.currents_ma[number])
+            again_ma, before_ma = self.logbook.observations(first).reading_ma[0], observations.reading_ma[number]
+            if noise is not None and is_different(again_ma, before_ma, noise):
+                outliers.add(setting)
+        if outliers:
+            self.quality["outliers"] += len(outliers)
+            self.faults.append(outliers_left_out(times_s(self.logbook.entries)[numbers[sorted(outliers)]]))
+        return replace(
+            verification, results=tuple(result for result in verification.results if result.setting not in outliers)
+        )
 
     def _keep_figures(self, figures: Mapping[str, float]) -> None:
         self.quality |= figures

@@ -114,6 +114,13 @@ class Verification:
         """Number of settings with at least one comparison."""
         return len({result.setting for result in self.results})
 
+    def deviating_settings(self, min_chi2: float) -> list[int]:
+        """Return the settings with a mean squared error above ``min_chi2``, in standard errors."""
+        squares: dict[int, list[float]] = {}
+        for result in self.results:
+            squares.setdefault(result.setting, []).append(result.error_sigma**2)
+        return [setting for setting, values in squares.items() if float(np.mean(values)) > min_chi2]
+
     def description(self, where: str = "in held-out settings") -> str:
         """Return a sentence about the deviation of measured from predicted light; ``where`` says in which settings."""
         return (

@@ -173,6 +173,28 @@ def test_what_a_pass_over_the_readings_holds_is_free_once_rows_are_scored(monkey
         gc.enable()
 
 
+def test_settings_with_a_wrong_current_are_left_out() -> None:
+    bench = Bench.draw()
+    wrong = np.arange(10, ALL, 40)
+    currents_ma = bench.asked.currents_ma.copy()
+    heaters = np.arange(len(wrong))
+    currents_ma[wrong, heaters] = np.where(currents_ma[wrong, heaters] > 0.5 * FULL_TURN_MA, 0.0, FULL_TURN_MA)
+    measured = replace(bench.simulated.measure(currents_ma, bench.asked.source), currents_ma=bench.asked.currents_ma)
+    diagnosed = bench.diagnosed(measured, ALL)
+    assert diagnosed.certified
+    stated = bench.diagnosis(measured, ALL).stated(diagnosed)
+    assert stated.outliers == tuple(wrong.tolist())
+    assert stated.certified
+    assert stated.fit.chi2_per_dof < 1.1
+    assert max(bench.errors_mrad(stated.parameters)) < 3.0
+
+
+def test_a_run_without_wrong_settings_leaves_none_out() -> None:
+    bench = Bench.draw()
+    measured = bench.measured()
+    assert bench.diagnosis(measured, ALL).stated(bench.diagnosed(measured, ALL)).outliers == ()
+
+
 def test_a_drift_that_goes_on_is_followed_before_the_next_fit_and_not_after_it() -> None:
     bench = Bench.draw()
     taken = bench.measured(common_rad=_rising_rad())

@@ -27,6 +27,7 @@ from tests.calibration.planted_physics import (
     backwards,
     fibres_exchanged,
     gain_by_another,
+    glitches,
     one_sided_crosstalk,
     range_step,
     sagging_supply,
@@ -127,6 +128,15 @@ def test_planted_effects_are_fitted_and_errors_stay_true(
 def test_a_supply_that_sags_beyond_its_resistance_is_not_certified(tmp_path: Path) -> None:
     with _calibrated(tmp_path, {}, sagging_supply(0.002, half_load_ma=30.0)) as (_, record):
         assert any(record.doubts_for(use) for use in USES)
+
+
+@pytest.mark.long
+def test_settings_with_a_wrong_current_are_named_and_left_out_of_fit_and_verification(tmp_path: Path) -> None:
+    with _calibrated(tmp_path, {}, glitches(0.03)) as (_, record):
+        assert not any(record.doubts_for(use) for use in USES)
+        assert 0.01 < record.quality["outliers"] / record.quality["settings"] < 0.04
+        assert sum("had to be left out (measured at" in fault for fault in record.faults) >= 1
+        assert record.quality["fit_chi2_per_dof"] < 1.1
 
 
 @pytest.mark.campaign
