@@ -475,6 +475,7 @@ class FaultDiagnosis:
                 other is not diagnosed
                 and other.trajectories is diagnosed.trajectories
                 and other.deaths == diagnosed.deaths
+                and other.outliers == diagnosed.outliers
             )
             # If another law explains no more, the cause is elsewhere; continuing would try all heaters in turn.
             if law and refitted.fit.discrepancy >= diagnosed.fit.discrepancy:  # the law is not the cause
@@ -569,16 +570,13 @@ class FaultDiagnosis:
         ):
             _log.info("correcting drift for the next fit; relative field error so far %.3g", diagnosed.fit.discrepancy)
             return self._follow_trajectories(diagnosed, trajectories)
-        if diagnosed.rough:  # the start may not have been near enough: fit with damping from the start
-            return diagnosed
-        if outliers := self._outliers(diagnosed):
-            return replace(diagnosed, outliers=outliers)
-        if diagnosed.fit.discrepancy > 0.0:
-            law = find_better_law(
-                self.model, diagnosed.fit.parameters, diagnosed.likelihood, self.heaters, diagnosed.dead
-            )
-            return None if law is None else replace(diagnosed, fit=replace(diagnosed.fit, parameters=law))
-        return None
+        # A start that was not near enough: fit with damping from the start.
+        if diagnosed.rough or (outliers := self._outliers(diagnosed)):
+            return diagnosed if diagnosed.rough else replace(diagnosed, outliers=outliers)
+        if diagnosed.fit.discrepancy == 0.0:
+            return None
+        law = find_better_law(self.model, diagnosed.fit.parameters, diagnosed.likelihood, self.heaters, diagnosed.dead)
+        return None if law is None else replace(diagnosed, fit=replace(diagnosed.fit, parameters=law))
 
     def _measure_trajectories(self, diagnosed: DiagnosedFit) -> DriftTrajectories:
         all_readings, noise = self.all_readings, self._live_readings.noise
