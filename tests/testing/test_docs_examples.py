@@ -213,13 +213,13 @@ def test_the_page_of_a_switch_as_a_fabric_connects_servers_and_keeps_them(tmp_pa
 @pytest.mark.parametrize(
     ("page", "bench"),
     [
-        ("netlist", "netlist-3x3.yaml"),
+        pytest.param("netlist", "netlist-3x3.yaml", marks=pytest.mark.long),
         pytest.param("two-arm", "rectangular-6x6.yaml", marks=pytest.mark.long),
         pytest.param("switch-fabric", "benes-8x8.yaml", marks=pytest.mark.long),
         pytest.param("hexagonal", "small-hexagonal.yaml", marks=pytest.mark.long),
         pytest.param("by-hand", "reck-8x8-by-hand.yaml", marks=pytest.mark.long),
         pytest.param("photodiodes", "clements-12x12-photodiodes.yaml", marks=pytest.mark.long),
-        pytest.param("prototype", "lumion-prototype", marks=pytest.mark.long),
+        pytest.param("prototype", "lumion-prototype", marks=pytest.mark.campaign),
     ],
 )
 def test_the_page_of_a_bench_has_the_figures_that_its_commands_print(tmp_path, page: str, bench: str) -> None:
