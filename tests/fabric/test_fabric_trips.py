@@ -62,7 +62,7 @@ def test_a_fault_that_is_cleared_at_once_blames_no_server_either(manager: Fabric
     assert is_well(manager)
 
 
-@pytest.mark.parametrize("cause", ["light", "process"])
+@pytest.mark.parametrize("cause", ["light", pytest.param("process", marks=pytest.mark.long)])
 def test_a_trip_in_the_middle_of_a_recovery_is_survived(bench: Bench, tmp_path: Path, cause: str) -> None:
     trips = iter([FaultSource.WATCHDOG])
 

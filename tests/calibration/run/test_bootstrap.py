@@ -103,7 +103,8 @@ def test_searches_of_all_portions_count_as_work(monkeypatch: pytest.MonkeyPatch)
     assert len(start.random) == 100
 
 
-@pytest.mark.parametrize(("most", "starts"), [pytest.param(0.0, 1, marks=pytest.mark.long), (100.0, 2)])
+@pytest.mark.long  # test_planning.py: measuring within the work that is allowed
+@pytest.mark.parametrize(("most", "starts"), [(0.0, 1), (100.0, 2)])
 def test_starts_are_begun_only_within_the_work_that_searches_may_take(
     monkeypatch: pytest.MonkeyPatch, most: float, starts: int
 ) -> None:
