@@ -13,17 +13,19 @@ TIMES = {"test": 0.25, "long": 0.15, "campaign": 200}
 new ones, so that its number grows with every run.
 """
 LONGEST_FIRST = (
-    "calibration/run/test_example_benches.py",
-    "serving/test_kept.py",
-    "calibration/test_part_of_a_mesh.py",
     "cli/test_cli_demo_long.py",
-    "serving/test_host_pause.py",
-    "cli/test_new_driver.py",
     "testing/test_docs_examples.py",
     "calibration/test_faults_on_benches.py",
-    "calibration/run/test_unknown_physics.py",
-    "calibration/run/test_two_tributaries.py",
+    "cli/test_new_driver.py",
     "cli/test_cli_circuits.py",
+    "serving/test_page_browser.py",
+    "calibration/run/test_by_hand.py",
+    "calibration/run/test_example_benches.py",
+    "serving/test_kept.py",
+    "calibration/run/test_unknown_physics.py",
+    "calibration/test_part_of_a_mesh.py",
+    "serving/test_host_pause.py",
+    "calibration/run/test_two_tributaries.py",
     "rehearsal/test_rehearsal.py",
 )
 """Modules of few tests that take half a minute or more in `make test-long`; xdist alone would start them last.

@@ -48,7 +48,7 @@ def test_a_fringe_without_noise_is_found_exactly() -> None:
     assert found.mean == pytest.approx(4.0e-6, rel=1e-6)
 
 
-@pytest.mark.parametrize("bend", [0.0, 0.02])
+@pytest.mark.parametrize("bend", [pytest.param(0.0, marks=pytest.mark.long), 0.02])
 @pytest.mark.parametrize(("most_ma", "sigma"), [(3.0, 2e-7), (1.7, 4e-8)], ids=["1.8 fringes", "0.58 of a fringe"])
 def test_the_errors_of_a_fringe_cover_the_truth_as_often_as_they_say(bend: float, most_ma: float, sigma: float) -> None:
     shares = coverage(

@@ -45,6 +45,7 @@ def test_a_ring_is_found_with_fsr_width_q_and_extinction() -> None:
     assert found.fsr_nm == pytest.approx(4.0, rel=0.02)  # λ²/c · FSR at 1549 nm
 
 
+@pytest.mark.long
 def test_the_errors_of_a_ring_cover_the_truth_as_often_as_they_say() -> None:
     nearest = {"fsr_ghz": 500.0, "extinction_db": EXTINCTION_DB, "fwhm_ghz": FWHM_GHZ}
     shares = coverage(

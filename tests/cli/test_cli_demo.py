@@ -22,6 +22,7 @@ from lumion_hw.bench.events import EventLog
 from lumion_hw.cli import main
 from lumion_hw.cli.demo.command import new_run_directory, omissions
 from lumion_hw.storage import load_record, save_record
+from tests.calibration.same_record import content
 from tests.full_disk import room
 from tests.recorded_calibration import RECORD, SEED, SMALL
 from tests.waiting import PATIENCE_S
@@ -204,6 +205,9 @@ def repeatable(document: Any) -> Any:
 def test_the_same_seed_gives_the_same_run_whatever_the_hash_seed(run: Run, tmp_path: Path) -> None:
     again = process(tmp_path / "out", "--seed", "3", "--json", hash_seed="4")
     assert repeatable(again.document) == repeatable(run.document)
+    first, second = (load_record(each.directory / "calibration.json") for each in (run, again))
+    assert content(first) | {"provenance": None} == content(second) | {"provenance": None}  # it has times and paths
+    assert first.quality["bench_s"] == second.quality["bench_s"]
     for name in ("mesh-before.svg", "mesh.svg"):
         assert (again.directory / name).read_bytes() == (run.directory / name).read_bytes()
 

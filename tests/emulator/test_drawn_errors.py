@@ -24,9 +24,9 @@ ROOM = 0.1
 """Four standard deviations of the spread for this number of draws are 9 %."""
 
 
-def spread(values: list[float], expected: float) -> None:
-    assert np.std(values) == pytest.approx(expected, rel=ROOM)
-    assert np.mean(values) == pytest.approx(0.0, abs=4.0 * expected / np.sqrt(N))
+def spread(values: list[float], expected: float, room: float = ROOM) -> None:
+    assert np.std(values) == pytest.approx(expected, rel=room)
+    assert np.mean(values) == pytest.approx(0.0, abs=4.0 * expected / np.sqrt(len(values)))
 
 
 def swept(seed: int) -> Light:
@@ -56,11 +56,14 @@ def keysight(seed: int) -> Light:
     return laser.light()
 
 
-@pytest.mark.parametrize("lit", [swept, santec, keysight])
-def test_power_and_wavelength_of_a_swept_laser(lit: Callable[[int], Light]) -> None:
-    lights = [lit(seed) for seed in range(N)]
-    spread([dbm_from_w(each.power_w) - 3.0 for each in lights], 0.15)
-    spread([each.wavelength_nm - 1550.0 for each in lights], 0.003)
+# A whole instrument is made for each draw of the last two; what it draws with is the first.
+@pytest.mark.parametrize(
+    ("lit", "n", "room"), [(swept, N, ROOM), (santec, N // 4, 2 * ROOM), (keysight, N // 4, 2 * ROOM)]
+)
+def test_power_and_wavelength_of_a_swept_laser(lit: Callable[[int], Light], n: int, room: float) -> None:
+    lights = [lit(seed) for seed in range(n)]
+    spread([dbm_from_w(each.power_w) - 3.0 for each in lights], 0.15, room)
+    spread([each.wavelength_nm - 1550.0 for each in lights], 0.003, room)
 
 
 def test_power_and_frequency_of_an_itla() -> None:

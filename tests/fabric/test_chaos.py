@@ -13,12 +13,12 @@ def test_what_is_left_after_chaos(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", range(1, 11))
+@pytest.mark.parametrize("number", range(1, 5))
 def test_what_is_left_after_more_chaos(number: int, tmp_path: Path) -> None:
     sequence(number, tmp_path)
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("number", range(11, 222))
+@pytest.mark.parametrize("number", range(5, 222))
 def test_what_is_left_after_chaos_without_end(number: int, tmp_path: Path) -> None:
     sequence(number, tmp_path)

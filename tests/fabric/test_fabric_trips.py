@@ -30,7 +30,9 @@ def is_well(manager: FabricManager) -> bool:
     return not (manager.state.failed or manager.state.refused or manager.state.open)
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.004, 0.3, 0.5])
+@pytest.mark.parametrize(
+    "delay_s", [0.0, *(pytest.param(delay_s, marks=pytest.mark.long) for delay_s in (0.004, 0.3)), 0.5]
+)
 def test_after_a_silence_of_the_host_every_circuit_is_back_and_no_server_is_blamed(
     manager: FabricManager, tmp_path: Path, delay_s: float
 ) -> None:
@@ -60,7 +62,7 @@ def test_a_fault_that_is_cleared_at_once_blames_no_server_either(manager: Fabric
     assert is_well(manager)
 
 
-@pytest.mark.parametrize("cause", ["light", "process"])
+@pytest.mark.parametrize("cause", ["light", pytest.param("process", marks=pytest.mark.long)])
 def test_a_trip_in_the_middle_of_a_recovery_is_survived(bench: Bench, tmp_path: Path, cause: str) -> None:
     trips = iter([FaultSource.WATCHDOG])
 

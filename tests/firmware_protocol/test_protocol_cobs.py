@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import sys
 import types
@@ -13,6 +14,7 @@ from cobs import cobs
 from hypothesis import example, given, strategies as st
 
 from firmware_protocol import stuffing
+from tests.every import for_every
 
 LENGTHS = json.loads(resources.files("firmware_protocol").joinpath("vectors.json").read_text())["cobs_lengths"]
 PATTERNS = {
@@ -85,10 +87,14 @@ def test_plain_python_and_the_cobs_package_agree_on_every_block(block: bytes) ->
         assert stuffing.decode_plain(block) == expected
 
 
-@pytest.mark.parametrize("length", [253, 254, 255, 508, 509])
-@pytest.mark.parametrize("before", [b"", b"\0", b"\7\0", b"\7" * 253 + b"\0", b"\7" * 254 + b"\0"])
-@pytest.mark.parametrize("after", [b"", b"\0", b"\0\0\0\0\0", b"\0\7", b"\0" + b"\7" * 254])
-def test_runs_around_the_group_length_are_those_of_the_cobs_package(length: int, before: bytes, after: bytes) -> None:
+LENGTHS_OF_RUNS = (253, 254, 255, 508, 509)
+BEFORE = (b"", b"\0", b"\7\0", b"\7" * 253 + b"\0", b"\7" * 254 + b"\0")
+AFTER = (b"", b"\0", b"\0\0\0\0\0", b"\0\7", b"\0" + b"\7" * 254)
+
+
+@for_every(list(itertools.product(LENGTHS_OF_RUNS, BEFORE, AFTER)))
+def test_runs_around_the_group_length_are_those_of_the_cobs_package(case: tuple[int, bytes, bytes]) -> None:
+    length, before, after = case
     content = before + b"\xff" * length + after
     assert stuffing.encode_plain(content) == cobs.encode(content)
     assert stuffing.decode_plain(cobs.encode(content)) == content

@@ -144,6 +144,7 @@ def test_a_broadcast_has_no_more_pieces_than_there_may_be() -> None:
         assert fixed.rounds == 4096 + 1022
 
 
+@pytest.mark.long  # 3 s
 def test_what_would_be_too_large_a_schedule_still_has_a_price() -> None:
     """1,024 ranks pass on half a billion blocks around a ring."""
     fixed = best_static(make_schedule("bruck", 1024), FAST, 2**20)

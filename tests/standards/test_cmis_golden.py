@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
 from lumion_hw.standards.cmis import ALL_FIELDS, FIELDS, Field, NumberFormat, Value, decode_from
 from lumion_hw.standards.cmis.vdm import OBSERVABLES
+from tests.every import for_every
 from tests.golden import kinds_of, place_of, records, scale_of
 
 ROWS = {record["field"]: record for record in records("cmis_golden.csv")}
@@ -45,7 +44,7 @@ def test_the_list_has_every_field_once() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ROWS)
+@for_every(ROWS)
 def test_a_field_lies_on_the_bits_of_the_standard(name: str) -> None:
     field, place = FIELDS[name], place_of(ROWS[name])
     page = int(ROWS[name]["page"].removesuffix("h"), 16)
@@ -58,7 +57,7 @@ def test_a_field_lies_on_the_bits_of_the_standard(name: str) -> None:
         assert ours == place.bits(element), index
 
 
-@pytest.mark.parametrize("name", ROWS)
+@for_every(ROWS)
 def test_a_number_is_written_as_the_standard_says(name: str) -> None:
     field = FIELDS[name]
     width, kinds = kinds_of(ROWS[name]["number"])
@@ -67,7 +66,7 @@ def test_a_number_is_written_as_the_standard_says(name: str) -> None:
     assert (field.scale, field.unit) == scale_of(ROWS[name]["unit"])
 
 
-@pytest.mark.parametrize("name", ROWS)
+@for_every(ROWS)
 def test_the_decoder_reads_these_bits_and_none_beside_them(name: str) -> None:
     """Both sides of every edge: what the bits beside a field are makes no difference, each of its own does."""
     field, place = FIELDS[name], place_of(ROWS[name])

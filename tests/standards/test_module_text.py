@@ -14,6 +14,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.standards.cmis.image import LOWER, MemoryImage
 from lumion_hw.standards.module_text import FORMS, image_from_text, text_of_image
 from lumion_hw.standards.sff8472.image import SfpImage
+from tests.every import for_every
 from tests.standards import module_text_samples as posted
 
 QSFP_DD, SFP = 0x18, 0x03
@@ -22,6 +23,11 @@ QSFP_DD, SFP = 0x18, 0x03
 def seeds(n_always: int, n_long: int) -> list[Any]:
     """Return seeds of which all but the first ones belong to the long tests."""
     return [*range(n_always), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(n_always, n_long))]
+
+
+def batches(n_always: int, n_long: int) -> list[Any]:
+    """Return the same seeds for two tests that try many each."""
+    return [range(n_always), pytest.param(range(n_always, n_long), marks=pytest.mark.long)]
 
 
 def read(text: str | bytes) -> MemoryImage | SfpImage:
@@ -324,8 +330,7 @@ TEXTS = [text for name, text in vars(posted).items() if name.isupper() and name 
 ]
 
 
-@pytest.mark.parametrize("seed", seeds(100, 1000))
-def test_cut_text_is_refused_or_leaves_bytes_unknown(seed: int) -> None:
+def _check_cut_text(seed: int) -> None:
     chance = random.Random(seed)
     text = chance.choice(TEXTS)
     at = chance.randrange(len(text))
@@ -352,8 +357,12 @@ def test_cut_text_is_refused_or_leaves_bytes_unknown(seed: int) -> None:
     assert wrong <= ({(LOWER, 15), (LOWER, 17)} if text == posted.SFPUTIL_CMIS else set())
 
 
-@pytest.mark.parametrize("seed", seeds(100, 1000))
-def test_changed_text_raises_only_configuration_errors(seed: int) -> None:
+@pytest.mark.parametrize("seeds", batches(100, 1000))
+def test_cut_text_is_refused_or_leaves_bytes_unknown(seeds: range) -> None:
+    for_every(seeds)(_check_cut_text)()
+
+
+def _check_changed_text(seed: int) -> None:
     chance = random.Random(seed)
     text = list(chance.choice(TEXTS))
     for _ in range(chance.choice([1, 3, 30])):
@@ -362,6 +371,11 @@ def test_changed_text_raises_only_configuration_errors(seed: int) -> None:
         image = image_from_text("".join(text).encode("latin-1"))
         assert image is not None
         decode_memory(image)
+
+
+@pytest.mark.parametrize("seeds", batches(100, 1000))
+def test_changed_text_raises_only_configuration_errors(seeds: range) -> None:
+    for_every(seeds)(_check_changed_text)()
 
 
 def test_text_of_other_encodings() -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
 from lumion_hw.standards.registers import Register, unscaled
 from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, FIELDS, FLAG_BITS, MEMORY_SIZE
+from tests.every import for_every
 from tests.golden import kinds_of, place_of, records, scale_of
 
 ROWS = {record["field"]: record for record in records("sff8472_golden.csv")}
@@ -40,12 +39,12 @@ def test_the_list_has_every_field_and_bit_once() -> None:
     assert Counter(record["field"] for record in records("sff8472_golden.csv")) == ours
 
 
-@pytest.mark.parametrize("name", ROWS)
+@for_every(ROWS)
 def test_a_field_lies_on_the_bits_of_the_standard(name: str) -> None:
     assert _ours(name) == (DEVICES[ROWS[name]["device"]], place_of(ROWS[name]).bits())
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@for_every(FIELDS)
 def test_a_number_is_written_as_the_standard_says(name: str) -> None:
     field = FIELDS[name]
     width, kinds = kinds_of(ROWS[name]["number"])
@@ -54,7 +53,7 @@ def test_a_number_is_written_as_the_standard_says(name: str) -> None:
     assert (field.scale, field.unit) == scale_of(ROWS[name]["unit"])
 
 
-@pytest.mark.parametrize("name", MAP)
+@for_every(MAP)
 def test_a_field_is_decoded_from_its_own_bytes(name: str) -> None:
     """The bytes on both sides make no difference, and neither do the other bits of its byte."""
     field = MAP[name]

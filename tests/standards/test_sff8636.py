@@ -25,6 +25,7 @@ from lumion_hw.standards.sff8636.registers import (
     find,
     mask_of_flag,
 )
+from tests.every import for_every
 from tests.golden import records
 
 
@@ -43,7 +44,7 @@ def test_the_list_has_every_field_once() -> None:
     assert len(records("sff8636_golden.csv")) == len(FIELDS)
 
 
-@pytest.mark.parametrize("key", PLACES, ids=lambda key: f"{key[0]}-{key[1] or ''}")
+@for_every(PLACES)
 def test_a_field_lies_where_the_standard_puts_it(key: FieldKey) -> None:
     field, record = FIELDS[key], PLACES[key]
     assert (field.space, field.byte) == (PAGES[record["page"]], int(record["byte"]))
@@ -51,7 +52,7 @@ def test_a_field_lies_where_the_standard_puts_it(key: FieldKey) -> None:
     assert field.bits == bits
 
 
-@pytest.mark.parametrize("record", VALUES, ids=lambda record: f"{record['field']}-{record['bytes']}")
+@for_every(VALUES, name=lambda record: f"{record['field']}-{record['bytes']}")
 def test_bytes_of_real_modules_have_the_values_that_ethtool_prints(record: dict[str, str]) -> None:
     field = find(*_key(record))
     value = number(field, bytes.fromhex(record["bytes"]))

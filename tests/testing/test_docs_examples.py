@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from lumion_hw import Bench, save_record
+from tests.circuits.known_mesh import record_of_truth
 from tests.recorded_calibration import recorded_in
 from tests.waiting import PATIENCE_S, until
 
@@ -132,17 +134,25 @@ def in_background(command: list[str], directory: Path) -> Iterator[None]:
             process.kill()
 
 
+# With a calibration of its own: 20 s of CPU time more. The tutorial, below, connects after a calibration.
 @pytest.mark.long
-def test_a_new_user_of_circuits_sees_what_the_page_shows(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("is_calibrated", [False, pytest.param(True, marks=pytest.mark.campaign)])
+def test_a_new_user_of_circuits_sees_what_the_page_shows(tmp_path, monkeypatch, is_calibrated: bool) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("COLUMNS", "200")
     shutil.copy(ROOT / "examples" / "mixed_bench.yaml", tmp_path)
     steps, shown = session(ROOT / "docs" / "circuits.md"), 0
+    if not is_calibrated:
+        with Bench.emulate(tmp_path / "mixed_bench.yaml", seed=7) as emulated:
+            save_record(record_of_truth(emulated), tmp_path / "record.json")
     with contextlib.ExitStack() as background:
         for (program, *arguments), expected in steps:
             command = [str(Path(sys.executable).with_name(program)), *arguments]
             if command[-1] == "&":
                 background.enter_context(in_background(command[:-1], tmp_path))
+                continue
+            if program == "lumion-calibrate" and not is_calibrated:
+                assert not expected
                 continue
             done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
             assert done.stdout
@@ -190,21 +200,28 @@ def test_the_commands_of_a_chip_of_your_own_calibrate_the_example_and_program_it
     exec(compile(emulated, "example", "exec"), {})
 
 
+# With a calibration of its own: 45 s of CPU time. test_example_benches.py calibrates an 8x8 Benes chip, too.
 @pytest.mark.long
-def test_the_page_of_a_switch_as_a_fabric_connects_servers_and_keeps_them(tmp_path) -> None:
+@pytest.mark.parametrize("is_calibrated", [False, pytest.param(True, marks=pytest.mark.campaign)])
+def test_the_page_of_a_switch_as_a_fabric_connects_servers_and_keeps_them(tmp_path, is_calibrated: bool) -> None:
     page = ROOT / "docs" / "cookbook" / "benes-fabric.md"
     bench = ROOT / "examples" / "benes_fabric.yaml"
     (shown,) = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert shown in bench.read_text(encoding="utf-8")
     shutil.copy(bench, tmp_path)
+    (calibrate, _), *steps = session(page)
+    assert calibrate == ["lumion-calibrate", "run", "benes_fabric.yaml", "--emulate", "--out", "fabric.json"]
+    if not is_calibrated:
+        with Bench.emulate(tmp_path / bench.name) as emulated:
+            save_record(record_of_truth(emulated), tmp_path / "fabric.json")
     printed = []
-    for (program, *arguments), _ in session(page):
+    for (program, *arguments), _ in [(calibrate, ""), *steps] if is_calibrated else steps:
         command = [str(Path(sys.executable).with_name(program)), *arguments]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
         printed.append(done.stdout)
     assert (tmp_path / "benes-fabric.svg").read_text() == (ROOT / "docs" / "img" / "benes-fabric.svg").read_text()
-    calibrated, _, connected, explained, kept = printed
-    assert "meets all its goals" in calibrated
+    *calibrated, _, connected, explained, kept = printed
+    assert all("meets all its goals" in text for text in calibrated)
     assert "sfp2:sfp0" in connected
     assert "margin over sensitivity" in explained
     assert "standing: sfp0:sfp2" in kept
@@ -213,13 +230,13 @@ def test_the_page_of_a_switch_as_a_fabric_connects_servers_and_keeps_them(tmp_pa
 @pytest.mark.parametrize(
     ("page", "bench"),
     [
-        ("netlist", "netlist-3x3.yaml"),
+        pytest.param("netlist", "netlist-3x3.yaml", marks=pytest.mark.long),
         pytest.param("two-arm", "rectangular-6x6.yaml", marks=pytest.mark.long),
         pytest.param("switch-fabric", "benes-8x8.yaml", marks=pytest.mark.long),
         pytest.param("hexagonal", "small-hexagonal.yaml", marks=pytest.mark.long),
         pytest.param("by-hand", "reck-8x8-by-hand.yaml", marks=pytest.mark.long),
         pytest.param("photodiodes", "clements-12x12-photodiodes.yaml", marks=pytest.mark.long),
-        pytest.param("prototype", "lumion-prototype", marks=pytest.mark.long),
+        pytest.param("prototype", "lumion-prototype", marks=pytest.mark.campaign),
     ],
 )
 def test_the_page_of_a_bench_has_the_figures_that_its_commands_print(tmp_path, page: str, bench: str) -> None:

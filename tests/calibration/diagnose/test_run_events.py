@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -25,7 +26,12 @@ from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, S
 
 SMALL = HexMesh.columns((2, 3, 2))
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)
-LIGHT = MeanLight.of(SMALL)
+
+
+@cache
+def light() -> MeanLight:
+    """Computed by the first test: what is collected compiles nothing."""
+    return MeanLight.of(SMALL)
 
 
 @pytest.fixture
@@ -68,7 +74,7 @@ def test_a_monitor_is_dead_where_it_stays_dark_to_the_end(small: SimulatedMesh) 
     observations = _readings(small)
     observations.reading_ma[69:, 3] = 0.01, *np.zeros(50)
     port = observations.monitors[3]
-    (death,) = find_dead_monitors(observations, NOISE, LIGHT)
+    (death,) = find_dead_monitors(observations, NOISE, light())
     assert death == Breakdown(port, 70)
     seen = without_dead_monitors(observations, (death,))
     assert np.isnan(seen.reading_ma[70:, 3]).all()
@@ -78,7 +84,7 @@ def test_a_monitor_is_dead_where_it_stays_dark_to_the_end(small: SimulatedMesh) 
 def test_a_monitor_that_is_dark_for_a_while_only_is_alive(small: SimulatedMesh) -> None:
     observations = _readings(small)
     observations.reading_ma[30:60, 3] = 0.0
-    assert find_dead_monitors(observations, NOISE, LIGHT) == ()
+    assert find_dead_monitors(observations, NOISE, light()) == ()
 
 
 def test_a_monitor_that_a_source_hardly_reaches_may_be_dark_to_the_end() -> None:
@@ -95,4 +101,4 @@ def test_a_saturated_monitor_is_not_dark(small: SimulatedMesh) -> None:
     observations = _readings(small)
     observations.reading_ma[70:, 3] = np.nan
     observations.saturated[70:, 3] = True
-    assert find_dead_monitors(observations, NOISE, LIGHT) == ()
+    assert find_dead_monitors(observations, NOISE, light()) == ()

@@ -39,7 +39,9 @@ def _turn_error_rad(sweeps: list[HeaterSweep], rho2: float, bend: float = 0.02) 
     return float(fit.law.phase_rad(float(np.sqrt(turn[0]))) - _phase(turn, rho2, bend)[0])
 
 
-@pytest.mark.parametrize("rho2", [1.5, 1.9, 2.34, 2.75])
+@pytest.mark.parametrize(
+    "rho2", [1.5, *(pytest.param(between, marks=pytest.mark.long) for between in (1.9, 2.34)), 2.75]
+)
 @pytest.mark.parametrize(("second", "drift"), [(0.0, 0.0), (0.3, 0.0), (0.0, 0.01), (0.3, 0.01)])
 def test_eight_levels_are_enough_for_a_law(rho2: float, second: float, drift: float) -> None:
     for seed in range(5):

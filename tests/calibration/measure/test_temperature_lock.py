@@ -11,10 +11,13 @@ import pytest
 import yaml
 
 from calibration.measure.bench_probe import BenchProbe
-from calibration.run.journaled_run import calibrate
+from calibration.report.hidden_truth import compare
+from calibration.run.journal import read_journal
+from calibration.run.journaled_run import calibrate, journal_path
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, ConfigError, DeviceError, DeviceTimeoutError
 from lumion_hw.polarization import Aligner
+from lumion_hw.storage import load_record
 from tests.calibration.bench_run import SMALL
 
 
@@ -144,19 +147,30 @@ def test_losses_of_an_earlier_sitting_are_told_and_those_of_this_one_kept(bench:
 
 
 @pytest.mark.long
-def test_the_record_tells_of_a_lost_lock_also_when_the_run_was_gone_on_with(bench: Bench, tmp_path: Path) -> None:
-    tec, stages = bench.emulated.devices["tec0"], []
+def test_a_run_goes_on_while_the_bench_lives_on_and_its_record_tells_of_a_lost_lock(
+    bench: Bench, tmp_path: Path
+) -> None:
+    tec, path, stages = bench.emulated.devices["tec0"], tmp_path / "record.json", []
 
     def progress(stage: str, done: int, total: int) -> None:
-        if stage != "alignment":
-            stages.append(stage)
-            if len(stages) == 1:
-                tec.heat_suddenly_k(0.3)
-            if len(stages) == 4:
-                raise KeyboardInterrupt
+        if stage == "alignment":
+            return
+        stages.append(stage)
+        if len(stages) == 1:
+            tec.heat_suddenly_k(0.3)
+        if stage == "sweeps" and done == 11:
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        calibrate(bench, Aligner(bench.clock), 3, tmp_path / "record.json", progress)
-    record = calibrate(bench, Aligner(bench.clock), 3, tmp_path / "record.json", progress, resume=True)
-    assert [fault for fault in record.faults if "the lock of tec0 was lost once" in fault]
+        calibrate(bench, Aligner(bench.clock), 3, path, progress)
+    assert not bench.mesh.confirmed_currents_ma().any()
+    assert not load_record(path).complete
+    measured = len(read_journal(journal_path(path)).entries)
+    record = calibrate(bench, Aligner(bench.clock), 3, path, resume=True)
+    assert record == load_record(path)
     assert record.complete
+    (fault,) = record.faults
+    assert "the lock of tec0 was lost once" in fault
+    assert np.sqrt((compare(bench, record).phase_error_rad ** 2).mean()) < 0.005
+    assert len(read_journal(journal_path(path)).entries) > measured > 90
+    assert read_journal(journal_path(path)).finished

@@ -23,6 +23,7 @@ from tests.calibration.simulated_bench import SimulatedBench
 
 WHOLE = HexMesh.smartlight()
 SMALL = HexMesh.columns((1, 2, 1))
+TINY = HexMesh.columns((2,))
 SMALL_PLAN = BootstrapPlan(random_settings=200)
 
 
@@ -96,19 +97,20 @@ def test_searches_of_all_portions_count_as_work(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("calibration.run.bootstrap.exchange_candidates", lambda *_: [])
     # No search explains everything: each is followed by another one with more settings.
     never = SearchPlan(plausible=0.0, unexplained=0.0, starts=1, steps=5)
-    _, start = _started(SimulatedBench.draw(SMALL, 3), BootstrapPlan(random_settings=60, portions=3, search=never))
+    _, start = _started(SimulatedBench.draw(TINY, 3), BootstrapPlan(random_settings=60, portions=3, search=never))
     assert len(made) == 3
     assert start.search.work == pytest.approx(sum(made))
     assert len(start.random) == 100
 
 
-@pytest.mark.parametrize(("most", "starts"), [pytest.param(0.0, 1, marks=pytest.mark.long), (100.0, 2)])
+@pytest.mark.long  # test_planning.py: measuring within the work that is allowed
+@pytest.mark.parametrize(("most", "starts"), [(0.0, 1), (100.0, 2)])
 def test_starts_are_begun_only_within_the_work_that_searches_may_take(
     monkeypatch: pytest.MonkeyPatch, most: float, starts: int
 ) -> None:
     monkeypatch.setattr("calibration.run.bootstrap.MAX_SEARCH_WORK", most)
     never = SearchPlan(plausible=0.0, unexplained=0.0, starts=2, steps=5)
-    _, start = _started(SimulatedBench.draw(SMALL, 3), BootstrapPlan(random_settings=60, portions=1, search=never))
+    _, start = _started(SimulatedBench.draw(TINY, 3), BootstrapPlan(random_settings=60, portions=1, search=never))
     assert start.search.starts == starts
 
 

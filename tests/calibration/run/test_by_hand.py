@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -75,32 +76,6 @@ def judge(bench: Bench, record: CalibrationRecord) -> None:
     assert np.sqrt(np.mean(normalised["law"] ** 2)) < 1.5
 
 
-def test_the_chip_is_calibrated_with_one_plugging_per_port(bench: Bench, tmp_path: Path) -> None:
-    operator = Operator(bench)
-    run(bench, tmp_path / "chip.json", operator)
-    assert sorted((request.device, request.port) for request in operator.requests) == sorted(
-        (device, port) for device, ports in PORTS.items() for port in ports
-    )
-    assert not any(request.reason for request in operator.requests)
-    judge(bench, load_record(tmp_path / "chip.json"))
-
-
-@pytest.mark.long
-def test_without_an_operator_the_run_stops_at_every_plugging_and_goes_on_with_resume(
-    bench: Bench, tmp_path: Path
-) -> None:
-    path = tmp_path / "chip.json"
-    for number in range(8):
-        with pytest.raises(CalibrationError, match=r"^Plug (laser|meter) \w+ into port \d, then continue") as stop:
-            run(bench, path, None, resume=number > 0)
-        assert "--resume" in str(stop.value.hint)
-        assert not load_record(path).complete
-        words = stop.value.message.split()
-        bench.emulated.faults.plug(words[2], int(words[5].rstrip(",")))
-    run(bench, path, None, resume=True)
-    judge(bench, load_record(path))
-
-
 @pytest.mark.campaign
 def test_ctrl_c_between_two_pluggings_loses_nothing(bench: Bench, tmp_path: Path) -> None:
     first = Operator(bench)
@@ -131,25 +106,35 @@ with Bench.emulate(BY_HAND, seed=1) as bench:
         if len(operator.requests) == 5:
             os.kill(os.getpid(), signal.SIGKILL)
         operator(request)
-        print(request.device, request.port, flush=True)
+        print(request.device, request.port, request.reason, flush=True)
 
     run(bench, Path(sys.argv[1]), kill)
 """
 
 
 @pytest.mark.long
-def test_kill_between_two_pluggings_loses_nothing(bench: Bench, tmp_path: Path) -> None:
+def test_a_run_that_is_killed_and_stops_at_pluggings_needs_one_plugging_per_port(bench: Bench, tmp_path: Path) -> None:
+    """With an operator until it is killed at the sixth plugging; from there on without, so that it stops at each."""
     path = tmp_path / "chip.json"
     killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], capture_output=True, text=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    done = [line.split() for line in killed.stdout.splitlines()]
-    assert [int(port) for _, port in done] == [0, 5, 6, 7, 4]
+    done = [(device, int(port)) for device, port in map(str.split, killed.stdout.splitlines())]  # each without a reason
     # The fibres stay where they were plugged in last.
-    for device, port in done:
+    for device, number in done:
+        bench.emulated.faults.plug(device, number)
+    # Killed at the request for port 1, it looks first whether the laser has been moved there.
+    for reason in (r"The laser seems to be in port 0, not 1\. ", "", ""):
+        expected = rf"{reason}Plug (?:laser|meter) (\w+) into port (\d), then continue"
+        with pytest.raises(CalibrationError, match="^" + expected) as stop:
+            run(bench, path, None, resume=True)
+        assert "--resume" in str(stop.value.hint)
+        assert not load_record(path).complete
+        ((device, port),) = re.findall(expected, stop.value.message)
+        done.append((device, int(port)))
         bench.emulated.faults.plug(device, int(port))
-    then = Operator(bench)
-    run(bench, path, then, resume=True)
-    assert [request.port for request in then.requests] == [1, 2, 3]
+    assert [port for _, port in done] == [0, 5, 6, 7, 4, 1, 2, 3]
+    assert sorted(done) == sorted((device, port) for device, ports in PORTS.items() for port in ports)
+    run(bench, path, None, resume=True)
     judge(bench, load_record(path))
 
 
@@ -196,19 +181,6 @@ def _read_until(terminal: int, end: str) -> str:
 
 
 @pytest.mark.long
-def test_a_fibre_in_a_wrong_port_is_named_and_requested_again(bench: Bench, tmp_path: Path) -> None:
-    # The meter is forgotten at port 5, and the laser goes to port 3 instead of 1.
-    operator = Operator(bench, wrong={2: 5, 6: 3})
-    run(bench, tmp_path / "chip.json", operator)
-    again = [request for request in operator.requests if request.reason]
-    assert [(request.reason, request.port) for request in again] == [
-        ("The meter seems to be in port 5, not 6.", 6),
-        ("The laser seems to be in port 3, not 1.", 1),
-    ]
-    judge(bench, load_record(tmp_path / "chip.json"))
-
-
-@pytest.mark.long
 def test_without_an_operator_a_wrong_port_stops_the_run(bench: Bench, tmp_path: Path) -> None:
     path = tmp_path / "chip.json"
     with pytest.raises(DoneError):
@@ -222,15 +194,22 @@ def test_without_an_operator_a_wrong_port_stops_the_run(bench: Bench, tmp_path: 
 
 
 @pytest.mark.long
-def test_a_change_of_the_lasers_power_between_two_pluggings_is_a_coupling(bench: Bench, tmp_path: Path) -> None:
-    operator = Operator(bench)
+def test_wrong_ports_are_named_and_another_laser_power_is_a_coupling(bench: Bench, tmp_path: Path) -> None:
+    # The meter is forgotten at port 5, and the laser goes to port 3 instead of 1; at the last but one plugging its
+    # power changes.
+    operator = Operator(bench, wrong={2: 5, 6: 3})
 
     def weaken(request: PlugRequest) -> None:
         operator(request)
-        if len(operator.requests) == 6:
+        if request.port == 2:
             bench.lasers["tls"].set_power_dbm(bench.lasers["tls"].state().power_dbm - 2.0)
 
     run(bench, tmp_path / "chip.json", weaken)
+    again = [request for request in operator.requests if request.reason]
+    assert [(request.reason, request.port) for request in again] == [
+        ("The meter seems to be in port 5, not 6.", 6),
+        ("The laser seems to be in port 3, not 1.", 1),
+    ]
     judge(bench, load_record(tmp_path / "chip.json"))
 
 

@@ -48,18 +48,17 @@ def test_the_file_of_the_smallest_chip_is_short() -> None:
     assert len((BENCHES / "clements-4x4-qontrol.yaml").read_text().splitlines()) <= 25
 
 
-def test_the_4x4_chip_is_calibrated() -> None:
-    judge("clements-4x4-qontrol", 1)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "seed"),
     [
         # test_cells.py calibrates a smaller rectangular mesh.
         pytest.param("rectangular-6x6", 1, marks=pytest.mark.campaign),
+        # `make test` calibrates another mesh of few cells (test_cells.py), and a hexagonal one (test_procedure.py).
+        ("clements-4x4-qontrol", 1),
         ("benes-8x8", 2),
-        ("small-hexagonal", 1),
+        # The mesh of tests/data/small.yaml, with less light; a laser behind a switch is in test_cells.py.
+        pytest.param("small-hexagonal", 1, marks=pytest.mark.campaign),
         ("netlist-3x3", 1),
         # 80 s. test_by_hand.py judges moved fibres on a 4x4 chip, test_dry_run.py the plan of this bench.
         pytest.param("reck-8x8-by-hand", 1, marks=pytest.mark.campaign),
@@ -69,7 +68,7 @@ def test_the_chip_is_calibrated(name: str, seed: int) -> None:
     judge(name, seed)
 
 
-# 32 s. The 4x4 chip above is of the same kind; only the number of settings, above the usual limit, is new here.
+# 32 s. The 4x4 chip is of the same kind; only the number of settings, above the usual limit, is new here.
 @pytest.mark.campaign
 def test_the_12x12_chip_is_calibrated() -> None:
     # The random settings of 66 MZIs alone are some 4,000; the usual limit is 5,000 settings.

@@ -41,14 +41,10 @@ def cut_short(bench: Bench, path: Path, stage: str, step: int, error: BaseExcept
     assert not bench.mesh.confirmed_currents_ma().any()
 
 
-@pytest.mark.long
+@pytest.mark.campaign  # test_temperature_lock.py goes on from sweep 11
 @pytest.mark.parametrize(
     ("stage", "step", "error"),
-    [
-        ("sweeps", 11, KeyboardInterrupt()),
-        pytest.param("chosen settings", 1, LinkLost("unplugged"), marks=pytest.mark.campaign),
-        pytest.param("verification", 7, SystemExit(143), marks=pytest.mark.campaign),
-    ],
+    [("chosen settings", 1, LinkLost("unplugged")), ("verification", 7, SystemExit(143))],
 )
 def test_a_run_goes_on_while_the_bench_lives_on(
     bench: Bench, tmp_path: Path, stage: str, step: int, error: BaseException

@@ -34,25 +34,22 @@ def on_chip(bench: Bench, record: CalibrationRecord, setting: MatrixSetting) -> 
     return np.stack(fields, axis=1)[list(setting.outputs)]
 
 
-def programmed(bench: Bench, record: CalibrationRecord, outputs: int = 2) -> MatrixSetting:
-    known = CalibratedMesh.from_record(record, bench.mesh.heater_max_ma)
+@pytest.fixture(scope="module")
+def setting() -> MatrixSetting:
+    """A 2x2 matrix programmed on the recorded chip; to find its currents takes as long as to measure it."""
+    record, wanted = load_record(RECORD), haar_unitary(2, np.random.default_rng(3))
+    with Bench.emulate(SMALL, seed=SEED) as bench:
+        known = CalibratedMesh.from_record(record, bench.mesh.heater_max_ma)
+        limits = heater_limits(bench)
     sources = [entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None][:2]
-    monitors = [port for port in record.monitor_ports if port not in sources][:outputs]
-    wanted = haar_unitary(2, np.random.default_rng(3))
-    return program_matrix(
-        known,
-        wanted,
-        inputs=sources,
-        outputs=monitors,
-        limits=heater_limits(bench),
-        detunings_hz=source_detunings_hz(record),
-    )
+    monitors = [port for port in record.monitor_ports if port not in sources][:2]
+    detunings_hz = source_detunings_hz(record)
+    return program_matrix(known, wanted, inputs=sources, outputs=monitors, limits=limits, detunings_hz=detunings_hz)
 
 
-def test_what_is_measured_is_what_the_chip_does() -> None:
+def test_what_is_measured_is_what_the_chip_does(setting: MatrixSetting) -> None:
     record = load_record(RECORD)
     with Bench.emulate(SMALL, seed=SEED) as bench, bench.dark():
-        setting = programmed(bench, record)
         measured = measure_matrix(bench, record, setting, readings=40)
         assert not bench.mesh.confirmed_currents_ma().any(), "the heaters are left on"
         true = on_chip(bench, record, setting)
@@ -66,10 +63,10 @@ def test_what_is_measured_is_what_the_chip_does() -> None:
     assert all(column.value > 0.99 for column in measured.columns)
 
 
-def test_without_a_setting_the_present_currents_are_measured() -> None:
+def test_without_a_setting_the_present_currents_are_measured(setting: MatrixSetting) -> None:
     record = load_record(RECORD)
     with Bench.emulate(SMALL, seed=SEED) as bench, bench.dark():
-        currents_ma = programmed(bench, record).currents_ma
+        currents_ma = setting.currents_ma
         bench.mesh.program(currents_ma)
         measured = measure_matrix(bench, record, readings=40)
         true = on_chip(bench, record, measured.setting)
@@ -82,10 +79,9 @@ def test_without_a_setting_the_present_currents_are_measured() -> None:
     assert measured.phase_true.value > 0.999
 
 
-def test_ports_without_light_or_monitor_are_refused_before_anything_is_measured() -> None:
+def test_ports_without_light_or_monitor_are_refused_before_anything_is_measured(setting: MatrixSetting) -> None:
     record = load_record(RECORD)
     with Bench.emulate(SMALL, seed=SEED) as bench, bench.dark():
-        setting = programmed(bench, record)
         known = CalibratedMesh.from_record(record, bench.mesh.heater_max_ma)
         lit = {entry.port for entry in record.ports if entry.source_dbm is not None}
         dark = next(port for port in record.mesh.fibre_ports if port not in lit)
@@ -103,7 +99,7 @@ def test_ports_without_light_or_monitor_are_refused_before_anything_is_measured(
     ],
 )
 def test_what_happens_in_the_middle_leaves_heaters_and_light_off(
-    device: str, fault: str, error: type[BaseException]
+    setting: MatrixSetting, device: str, fault: str, error: type[BaseException]
 ) -> None:
     """Ctrl-C, a source that loses its supply, and a controller whose cable is pulled."""
     record = load_record(RECORD)
@@ -116,7 +112,6 @@ def test_what_happens_in_the_middle_leaves_heaters_and_light_off(
                 raise KeyboardInterrupt
             bench.emulated.faults.inject(device, fault)
 
-        setting = programmed(bench, record)
         with pytest.raises(error) as raised:
             refine_matrix(bench, record, setting, on_step=strike)
         if isinstance(raised.value, LumionError):

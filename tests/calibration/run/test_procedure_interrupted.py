@@ -165,7 +165,7 @@ def stop_after(stage: str, steps: int) -> Progress:
     return progress
 
 
-@pytest.mark.long
+@pytest.mark.campaign  # a run that goes on while its bench lives on: test_temperature_lock.py, test_journaled_run.py
 def test_a_bench_that_was_interrupted_can_be_calibrated_again(bench: Bench, clock: CutClock) -> None:
     probe = BenchProbe(bench)
     run = Calibration(probe, probe.device_under_test(), seed=1)

@@ -152,11 +152,17 @@ def undetected(
     return found
 
 
-N_LONG, N_PARTS = 3000, 4
-"""Mutations of each class in the long tests, and the number of tests among which they are divided."""
+N_LONG, N_PARTS = 750, 4
+"""Mutations of each class in each long test, and the number of such tests; the others only repeat more of the same."""
 MUTATIONS = pytest.mark.parametrize(
     ("seed", "n_mutations"),
-    [(0, 25), *(pytest.param(part + 1, N_LONG // N_PARTS, marks=pytest.mark.long) for part in range(N_PARTS))],
+    [
+        (0, 25),
+        *(
+            pytest.param(part, N_LONG, marks=pytest.mark.long if part == 1 else pytest.mark.campaign)
+            for part in range(1, 1 + N_PARTS)
+        ),
+    ],
 )
 
 

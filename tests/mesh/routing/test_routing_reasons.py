@@ -32,7 +32,7 @@ def random_pairs(mesh: HexMesh, count: int, seed: int) -> list[Pair]:
 
 
 @pytest.mark.parametrize("lengths", ["any", "exact", "equal"])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
 def test_circuits_said_to_conflict_are_impossible_by_themselves(smartlight: HexMesh, seed: int, lengths: str) -> None:
     pairs = random_pairs(smartlight, 16, seed)
     request = RouteRequest(pairs)
