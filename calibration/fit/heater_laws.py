@@ -127,7 +127,7 @@ class HeaterLaws:
         vector = np.zeros((self._space.size, shift.shape[1]))
         vector[self._free] = shift
         phases, in_others = np.zeros((2, *self._own_rad.shape, shift.shape[1]))
-        for name in self._slopes.keys() & self._space.groups.keys():
+        for name in (name for name in self._space.groups if name in self._slopes):
             part = self._slopes[name] @ vector[self._space.groups[name]]
             phases += part
             if name not in LAW_TERMS:
