@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
+from calibration.fit.heater_laws import HeaterLaws
 from calibration.fit.pair_crosstalk import Pairs, Tail
 from calibration.fit.row_scores import Pass, RowScore, Selection
 from calibration.model.heating import DIRECTIONAL
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.physics import LAW_DEVIATION, LEFT_BY_LAW_TERMS, PHYSICS, ROWS, PairDirections, Physics, size_of
+from calibration.model.physics import LAW_DEVIATION, PHYSICS, ROWS, PairDirections, Physics, size_of
 from calibration.model.priors import PHASE_GROUPS, Prior, modulo_a_turn
-from calibration.model.space import LAW_TERMS, ParameterSpace
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
 Real = NDArray[np.float64]
@@ -81,10 +81,15 @@ def score_rows(
     prior_slope = prior.information(fit.free) @ (fit.vector - prior.mean)[fit.free] * share
     prior_information = fit.prior_information * share
     pass_ = Pass(model, fit, thinned, small)
-    selection = Selection(
-        pass_.gram, prior_information, prior_slope, pass_.places, share, {LAW_DEVIATION: _by_law(model.space, fit)}
-    )
+    laws = HeaterLaws(model, fit, likelihood.observations.currents_ma.max(axis=0), pass_.places)
+    gram = laws.at_constant_phase(pass_.gram)
+    selection = Selection(gram, prior_information, prior_slope, pass_.places, share)
     rows, chosen, tail = selection.rows(excluded), selection.chosen(excluded), None
+    number = [row.name for row in rows].index(LAW_DEVIATION)
+    effect = laws.deviation_effect(
+        gram, pass_.places[LAW_DEVIATION], rows[number].width, prior_information, prior_slope, share
+    )
+    rows[number] = replace(rows[number], excluded_effect=effect)
     del selection  # half a gigabyte on a large mesh, and pairs need as much
     if CROSSTALK_PAIRS in names:
         score = Pairs(model, fit, pass_).score(
@@ -142,14 +147,6 @@ def _select_settings(
     per_reading = model.space.size + sum(sizes) + 2 * model.mesh.n_pucs + len(model.mesh.joints)
     max_settings = min(settings, max(min(max_readings, int(_MAX_NUMBERS / per_reading)) // monitors, 1))
     return likelihood[np.unique(np.linspace(0, settings - 1, max_settings).astype(np.int64))]
-
-
-def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
-    errors = np.zeros((space.size, 2 * space.mesh.n_pucs))
-    for name in LAW_TERMS:
-        group = space.groups[name]
-        errors[group] = np.diag(LEFT_BY_LAW_TERMS * fit.vector[group])
-    return errors[fit.free]
 
 
 def _is_implausible_direction(row: RowScore) -> bool:

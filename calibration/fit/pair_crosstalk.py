@@ -20,7 +20,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import Single, information_of
 from calibration.model.physics import MAX_PAIRS, PairDirections
 from calibration.model.space import LAW_TERMS
-from calibration.model.symmetric import solved
+from calibration.model.symmetric import inverse_of, solved
 from calibration.model.work import CHOOSE_PAIRS_WORK, SCORE_PAIRS_WORK, UNFITTED_PAIRS_WORK, pairs_work
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
@@ -44,11 +44,12 @@ class Tail:
 
     Attributes:
         covariance: Shape ``(P, P)``; covariance of the fitted parameters due to it.
-        as_noise: Shape ``(P,)``; part of the variances that the weights of the readings already include.
+        from_noise: Shape ``(P, P)``; covariance due to the noise of the readings alone. The weights of the readings
+            include more: effects that are not fitted count as noise there.
     """
 
     covariance: Real
-    as_noise: Real
+    from_noise: Real
 
 
 class Pairs:
@@ -253,15 +254,17 @@ class Pairs:
         following = self._parameter_shift(rows, information, directions)
         self._subtract_from_laws(following, directions)
         covariance = width**2 * (following @ following.T)
-        as_noise = np.zeros(self._n)
-        if likelihood.unmodelled_ma2 is not None:
-            # Random signs with the size of the error that is assumed for each single reading.
-            size = np.sqrt(likelihood.unmodelled_ma2).ravel() / likelihood.sigma_ma(0.0).ravel()
-            signs = np.random.default_rng(1).choice(np.array([-1.0, 1.0], np.float32), (len(size), _PROBES_UNFITTED))
-            moved = solved(information, np.asarray(rows.T @ (signs * size[:, None].astype(np.float32)), np.float64))
-            # All settings leave a smaller effect than the part of them in this pass.
-            as_noise = share * (moved**2).mean(axis=1)
-        return Tail(covariance, as_noise)
+        # A matrix, because a law and the crosstalk of its heater have large errors that cancel in the phase that light
+        # shows.
+        variance_ma2 = likelihood.sigma_ma(0.0) ** 2
+        unmodelled_ma2 = np.zeros_like(variance_ma2) if likelihood.unmodelled_ma2 is None else likelihood.unmodelled_ma2
+        from_noise = np.sqrt(1.0 - unmodelled_ma2 / variance_ma2).astype(np.float32)
+        by_noise, inverse = prior_information.copy(), inverse_of(information)
+        for part in self._parts():
+            weighted = self._pass.rows[part][..., : self._n] * from_noise[part][..., None]
+            by_noise += information_of(weighted.astype(np.float64))
+        # All settings leave a smaller error than the part of them in this pass.
+        return Tail(covariance, share * inverse @ by_noise @ inverse)
 
     def _subtract_from_laws(self, following: Real, directions: NDArray[np.float32]) -> None:
         """Subtract from the shifts of heater laws what only makes up for crosstalk in the phases that light shows."""

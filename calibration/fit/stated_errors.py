@@ -69,8 +69,7 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
     total = plain + sum((row.excluded_effect @ row.excluded_effect.T for row in scores.rows), np.zeros_like(plain))
     if scores.tail is not None:
         # The part that the reading weights already include is not counted twice.
-        noise = np.sqrt(np.maximum(1.0 - scores.tail.as_noise / np.maximum(np.diag(plain), 1e-300), 0.0))
-        total = total + plain * (np.outer(noise, noise) - 1.0) + scores.tail.covariance
+        total = total - plain + scores.tail.from_noise + scores.tail.covariance
     factors = sandwich_factors(space, fit, scores)
     factor, unexplained = np.ones(len(plain)), dict[str, float]()
     numbers = np.flatnonzero(fit.free)

@@ -178,7 +178,7 @@ class Heating:
             arm = _by_heaters(arm, heated)
             tested = select_test_heaters(arm.shape[-1])
             own_rad = heated.own_rad[:, tested]
-            by_point = arm[..., tested, None] * (own_rad[..., None] * _law_point_weights(own_rad))[:, None].astype(
+            by_point = arm[..., tested, None] * (own_rad[..., None] * law_point_weights(own_rad))[:, None].astype(
                 arm.dtype
             )
             by_effect["law_deviation"] = by_point.reshape(*by_point.shape[:2], -1)
@@ -286,7 +286,7 @@ def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Re
         return own_rad, 1.0
     tested = select_test_heaters(own_rad.shape[1])
     own, at_points = own_rad[:, tested], deviation.reshape(len(tested), LAW_POINTS)
-    share = (_law_point_weights(own) * at_points).sum(axis=-1)
+    share = (law_point_weights(own) * at_points).sum(axis=-1)
     ends = np.concatenate([np.zeros((len(tested), 1)), at_points, at_points[:, -1:]], axis=1)
     between = np.clip(np.floor(own / _LAW_STEP_RAD), 0, LAW_POINTS).astype(np.int64)
     rise = np.where(own > 0.0, np.diff(ends, axis=1)[np.arange(len(tested)), between], 0.0) / _LAW_STEP_RAD
@@ -296,8 +296,8 @@ def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Re
     return turned, by_own
 
 
-def _law_point_weights(own_rad: Real) -> Real:
-    """Return the weight of each interpolation point (last axis) at given arm phases."""
+def law_point_weights(own_rad: Real) -> Real:
+    """Return the weight of each point of a law deviation (last axis) at given arm phases."""
     steps = np.clip(own_rad / _LAW_STEP_RAD, 0.0, LAW_POINTS)[..., None]
     near: Real = np.maximum(1.0 - np.abs(steps - np.arange(1, LAW_POINTS + 1)), 0.0)
     return near
