@@ -20,7 +20,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import Single, information_of
 from calibration.model.physics import MAX_PAIRS, PairDirections
 from calibration.model.space import LAW_TERMS
-from calibration.model.symmetric import inverse_of, solved
+from calibration.model.symmetric import solved
 from calibration.model.work import CHOOSE_PAIRS_WORK, SCORE_PAIRS_WORK, UNFITTED_PAIRS_WORK, pairs_work
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
@@ -259,12 +259,12 @@ class Pairs:
         variance_ma2 = likelihood.sigma_ma(0.0) ** 2
         unmodelled_ma2 = np.zeros_like(variance_ma2) if likelihood.unmodelled_ma2 is None else likelihood.unmodelled_ma2
         from_noise = np.sqrt(1.0 - unmodelled_ma2 / variance_ma2).astype(np.float32)
-        by_noise, inverse = prior_information.copy(), inverse_of(information)
+        by_noise = prior_information.copy()
         for part in self._parts():
             weighted = self._pass.rows[part][..., : self._n] * from_noise[part][..., None]
             by_noise += information_of(weighted.astype(np.float64))
-        # All settings leave a smaller error than the part of them in this pass.
-        return Tail(covariance, share * inverse @ by_noise @ inverse)
+        # The inverse is that of all settings; that of the part in this pass is larger, and not only by its size.
+        return Tail(covariance, self._fit.inverse @ (by_noise / share) @ self._fit.inverse)
 
     def _subtract_from_laws(self, following: Real, directions: NDArray[np.float32]) -> None:
         """Subtract from the shifts of heater laws what only makes up for crosstalk in the phases that light shows."""
