@@ -14,7 +14,7 @@ from calibration.model.parameters import MeshParameters
 Real = NDArray[np.float64]
 
 MIN_OUTLIER_CHI2 = 25.0
-"""Mean squared residual of a setting, relative to the median setting, above which the setting is an outlier."""
+"""Mean squared residual of an outlier, relative to that of all but the worst tenth of the settings."""
 MAX_OUTLIER_SHARE = 0.1
 """With a larger share of outliers, the fit and not the settings may be wrong."""
 
@@ -29,7 +29,8 @@ def find_outliers(model: MeshModel, parameters: MeshParameters, likelihood: Like
     used = likelihood.used
     squares = np.where(used, without_drift(residual, drift_ma / sigma_ma[..., None]), 0.0) ** 2
     chi2 = squares.sum(axis=1) / np.maximum(used.sum(axis=1), 1)
-    usual = max(float(np.median(chi2[used.any(axis=1)])) if used.any() else 0.0, 1.0)
+    # If the model is a little wrong, the settings with most heat deviate most; they are no outliers.
+    usual = max(float(np.quantile(chi2[used.any(axis=1)], 1.0 - MAX_OUTLIER_SHARE)) if used.any() else 0.0, 1.0)
     return np.flatnonzero(chi2 > MIN_OUTLIER_CHI2 * usual)
 
 

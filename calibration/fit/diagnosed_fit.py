@@ -63,8 +63,9 @@ _BRANCH_ROUNDS = 3
 # If the information about a coupler difference at zero is below this share of that at its fitted value, a barrier
 # separates both signs.
 _MAX_SIGN_SHARE = 0.5
-# Decrease of the summed squared residuals for which a sign is reversed: five sigma.
-_MIN_SIGN_GAIN = 25.0
+# Decrease of χ², prior included, for which a sign is reversed: three sigma. The prior counts, because with the wrong
+# sign an unusual coupler may explain the same light.
+_MIN_SIGN_GAIN = 9.0
 # Step, in standard errors, at which an intermediate fit ends. The next settings or the next cause move it farther than
 # the remaining distance, and rounds near the end take as long as earlier ones.
 _ON_THE_WAY_SIGMA = 0.3
@@ -271,6 +272,7 @@ class FaultDiagnosis:
         """Add all physical effects that the readings require; return the fit with final standard errors."""
         if not diagnosed.fit.certified:
             return self._with_objections(diagnosed)
+        diagnosed = self.with_physics(diagnosed.physics)._try_coupler_signs(diagnosed)
         diagnosed = self.with_physics(diagnosed.physics)._finish_fit(diagnosed)
         before, scores, is_overdrawn = diagnosed, self._score_needed_rows(diagnosed), False
         while scores.chosen:
@@ -514,7 +516,6 @@ class FaultDiagnosis:
         level = replace(diagnosed.fit.parameters, coupler_difference_rad=np.zeros(model.mesh.n_pucs))
         at_zero = np.diag(normal_equations(model, level, likelihood, is_candidate, discrepancy).information)
         at_fit = np.diag(diagnosed.fit.information)[is_candidate[diagnosed.fit.free]]
-        readings = int(likelihood.used.sum())
         for number in numbers[at_zero < _MAX_SIGN_SHARE * at_fit].tolist():
             if self.model.work.is_used_up:
                 break
@@ -527,12 +528,17 @@ class FaultDiagnosis:
                 continue
             fitting = self._fitting(diagnosed.likelihood, diagnosed.dead)
             fit = fitting.run(point, _BRANCH_ROUNDS, near=True, earlier_fit=diagnosed.fit, allow_near_information=True)
-            if (diagnosed.fit.chi2_per_reading - fit.chi2_per_reading) * readings > _MIN_SIGN_GAIN:
+            if self._cost(fit) - self._cost(diagnosed.fit) < _MIN_SIGN_GAIN:
                 _log.info("trying the opposite sign of the coupler difference of PUC %d", number - group.start)
-                fit = self._fit(fit.parameters, diagnosed.likelihood, diagnosed.dead, near=True)
-                if fit.chi2_per_reading < diagnosed.fit.chi2_per_reading:
+                fit = self._fit(fit.parameters, likelihood, diagnosed.dead, near=True)
+                if self._cost(diagnosed.fit) - self._cost(fit) > _MIN_SIGN_GAIN:
                     diagnosed = replace(diagnosed, fit=fit)
         return diagnosed
+
+    def _cost(self, fit: FitResult) -> float:
+        """Return χ² of readings and prior."""
+        deviation = (fit.vector - self.prior.mean)[fit.free]
+        return fit.chi2_per_reading * fit.readings + float(deviation @ fit.prior_information @ deviation)
 
     def _extrapolate_drift(self, before: DiagnosedFit) -> DiagnosedFit:
         """Correct the drift of all settings of the run, if the previous fit includes drift."""
