@@ -212,7 +212,8 @@ class FaultDiagnosis:
             return diagnosed
         # Half a turn per PUC changes the light very little, so missing physics may have led to the wrong branch.
         diagnosis = self.with_physics(extended.physics)
-        return diagnosis._try_coupler_signs(diagnosis._try_other_branches(extended))
+        extended = diagnosis._try_other_branches(extended)
+        return diagnosis._try_coupler_signs(extended) if extended.fit.discrepancy > 0.0 else extended
 
     @property
     def _common_phases_are_observable(self) -> bool:
@@ -517,7 +518,8 @@ class FaultDiagnosis:
         at_zero = np.diag(normal_equations(model, level, likelihood, is_candidate, discrepancy).information)
         at_fit = np.diag(diagnosed.fit.information)[is_candidate[diagnosed.fit.free]]
         for number in numbers[at_zero < _MAX_SIGN_SHARE * at_fit].tolist():
-            if self.model.work.is_used_up:
+            # A fit that explains its readings is only a few rounds from its end.
+            if discrepancy > 0.0 and self.model.work.is_used_up:
                 break
             reversed_rad = diagnosed.fit.parameters.coupler_difference_rad.copy()
             reversed_rad[number - group.start] *= -1.0
