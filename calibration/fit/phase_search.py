@@ -99,7 +99,7 @@ def mean_levels(observations: Observations, sources: tuple[int, ...], light: Mea
     number = np.searchsorted(sources, observations.source)
     expected = light.power[np.ix_(observations.monitors, sources)].T
     # The median of speckle is ln 2 times its mean.
-    with np.errstate(invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # no light reaches some monitors
         # Use logarithms, because levels multiply and speckle has a long tail.
         excess = np.log(np.maximum(observations.reading_ma, 0.0) / (np.log(2.0) * expected[number]) + _DIMMEST)
     source, monitor = np.zeros(len(sources)), np.zeros(len(observations.monitors))

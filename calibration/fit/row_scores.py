@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,7 +184,6 @@ class Selection:
         prior_slope: Shape ``(P,)``; derivative of the cost of the prior by the fitted parameters.
         places: Position of the parameters, by effect.
         share: Fraction of the settings that are used.
-        errors: ``excluded_effect`` (:class:`RowScore`) of effects that are never fitted, for a width of one.
     """
 
     def __init__(
@@ -195,7 +193,6 @@ class Selection:
         prior_slope: Real,
         places: Mapping[str, slice],
         share: float,
-        errors: Mapping[str, Real] = MappingProxyType({}),
     ) -> None:
         self._gram, self._prior_information, self._prior_slope, self._share, self._places = (
             gram,
@@ -204,7 +201,6 @@ class Selection:
             share,
             places,
         )
-        self._errors = errors
         n, slope = len(prior_information), gram.slope[0] + gram.slope[1]
         self._across = gram.across[0] + gram.across[1]
         following = solved(
@@ -274,10 +270,6 @@ class Selection:
         group, largest = self._places[score.name], ROWS[score.name].largest
         mean_square = _mean_square_width(*evidence_by_width(information, slope, largest), largest)
         excluded = _excluded_effect(self._by_row[:, group], information, slope, mean_square, self._share)
-        if (by_one := self._errors.get(score.name)) is not None:
-            # The given errors replace those of the same parameters; others follow from the readings.
-            excluded[by_one.any(axis=1)] = 0.0
-            excluded = np.column_stack([excluded, np.sqrt(mean_square) * by_one]).astype(np.float32)
         return replace(score, excluded_effect=excluded)
 
     def _held_out(self, score: RowScore, added: Sequence[RowScore]) -> RowScore:
