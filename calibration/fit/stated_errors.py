@@ -96,6 +96,12 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
     return StatedErrors(replace(fit, stated=total), widened, find_objections(space, fit, scores, unexplained))
 
 
+def with_common_law_error(space: ParameterSpace, fit: FitResult, relative: float) -> FitResult:
+    """Return the fit with an error that changes the phases of all heaters by the same share."""
+    change = relative * np.where(space.mask(LAW_TERMS), fit.vector, 0.0)[fit.free]
+    return replace(fit, stated=(fit.inverse if fit.stated is None else fit.stated) + np.outer(change, change))
+
+
 def sandwich_factors(
     space: ParameterSpace,
     fit: FitResult,

@@ -32,6 +32,6 @@ REGIMES: Mapping[Kind, Regime] = {
     "hot": Regime(("matrices",), "with all heaters hot"),
     "changed": Regime(USES, "right after a large change"),
     "cold": Regime(USES, "with all heaters off"),
-    "repeated": Regime(USES, "in settings measured again at the end"),
+    "repeated": Regime(USES, "in the first settings, measured again at the end"),
 }
 """All regimes. The first two are those of every verification; the others are measured at the end of a calibration."""

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from calibration.diagnose.drift_trajectory import excess_db, measure_drift
 from calibration.diagnose.element_faults import DEAD_MONITOR, FAINT_MONITOR, STUCK_PUC, relabel_in_low_light
+from calibration.diagnose.heater_ageing import measure_phase_change
 from calibration.diagnose.outliers import MAX_OUTLIER_SHARE, MIN_OUTLIER_CHI2, is_different, outliers_left_out
 from calibration.fit.bound import fit_bound
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
 from calibration.fit.global_fit import MAX_ROUNDS, FitResult, Round
 from calibration.fit.phase_search import SearchPlan, is_same_valley_from_other_search
-from calibration.fit.stated_errors import MAX_ERROR_FACTOR
+from calibration.fit.stated_errors import MAX_ERROR_FACTOR, with_common_law_error
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db, losses_from_levels_db
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.heater_resistance import measure_resistances
@@ -164,6 +165,7 @@ class Calibration:
         self._complete = False
         self._conditions = Conditions()
         self._work = FitWork()
+        self._fitted = np.zeros(0, np.int64)
 
     @property
     def fitted(self) -> Observations | None:
@@ -223,8 +225,11 @@ class Calibration:
         self.quality["work_share"] = self._work.spent / self._work.allowed
         self.quality |= {f"widened_{name}": factor for name, factor in diagnosed.widened.items()}
         self.quality["outliers"] = float(len(diagnosed.outliers))
+        # The last settings with heaters on are those of the fit; a tour with fibres moved by hand has its own order.
+        is_on = self.logbook.observations().currents_ma.any(axis=1)
+        self._fitted = np.flatnonzero(is_on)[-len(start.random) :] if by_hand is None else np.array(by_hand.random)
         if diagnosed.outliers:
-            self.faults.append(outliers_left_out(self._random_times_s(start)[list(diagnosed.outliers)]))
+            self.faults.append(outliers_left_out(times_s(self.logbook.entries)[self._fitted][list(diagnosed.outliers)]))
         if diagnosed.miswiring:  # with a wrong channel map no programmed state would be the intended one
             return
         if by_hand is not None:
@@ -434,6 +439,7 @@ class Calibration:
         self._keep_figures(verification.figures())
         self._keep_figures(regimes.figures_by_regime())
         self._judge((verification, basic), (regimes, numbers))
+        self._measure_heater_ageing(numbers)
         unseen_nm = self._extended.unseen_nm if self._extended else None
         if unseen_nm is not None:
             at_unseen = verify_at(self.logbook, self.record(), unseen_nm, self.seed, settings=_SETTINGS_UNSEEN)
@@ -441,10 +447,35 @@ class Calibration:
                 self.quality |= {"unseen_wavelength_nm": unseen_nm, "unseen_wavelength_rms_db": at_unseen.rms_db}
                 self.quality["unseen_wavelength_excess_db"] = at_unseen.excess_db
 
-    def _random_times_s(self, start: Start) -> NDArray[np.float64]:
-        is_on = self.logbook.observations().currents_ma.any(axis=1)
-        last: NDArray[np.float64] = times_s(self.logbook.entries)[is_on][-len(start.random) :]
-        return last
+    def _measure_heater_ageing(self, numbers: NDArray[np.int64]) -> None:
+        """Add a change of the heaters during the run to the errors of their laws.
+
+        ``numbers`` are the numbers of the last settings in the logbook, some of which were measured before.
+        """
+        start, diagnosed, observations = self._start, self._diagnosed, self.logbook.observations()
+        if start is None or diagnosed is None:
+            return
+        lit = [number for number in numbers.tolist() if observations.source[number] in start.survey.sources]
+        pairs = [(first, number) for number in lit if (first := _first_same(observations, number)) is not None]
+        if not pairs:
+            return
+        early, late = np.array(pairs).T
+        selected = select_monitors(observations, start.survey.monitors, start.survey.dark_ma)
+        model, noise = self._model(start), start.survey.noise
+        change = measure_phase_change(model, diagnosed.parameters, selected[early], selected[late], noise)
+        if change is None or not change.is_significant:
+            return
+        # Heaters age by their heat, and the laws are those at the mean heat of the fitted settings.
+        lasted_s = np.diff(times_s(self.logbook.entries), prepend=0.0)
+        heat = np.cumsum((observations.currents_ma**2).sum(axis=1) * lasted_s)
+        since_fit = heat[late].mean() - heat[self._fitted].mean()
+        share = change.relative * float(np.clip(since_fit / (heat[late].mean() - heat[early].mean()), 0.0, 1.0))
+        self._diagnosed = replace(diagnosed, fit=with_common_law_error(model.space, diagnosed.fit, share))
+        self.quality["heater_phase_change"] = change.relative
+        self.faults.append(
+            f"the phases of all heaters changed by {100.0 * change.relative:+.3f} % at equal power during the run; "
+            "the errors of the heater laws include this change. Heaters age: calibrate again later"
+        )
 
     def _without_outliers(self, verification: Verification, numbers: NDArray[np.int64]) -> Verification:
         """Measure the settings that deviate most again; leave those out whose light is different then.
@@ -623,6 +654,17 @@ class Calibration:
             reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
             conditions = replace(conditions, reference_hz=reference_hz)
         return self._extended.conditions(conditions) if self._extended else conditions
+
+
+def _first_same(observations: Observations, number: int) -> int | None:
+    """Return the number of the first earlier setting that equals a setting in which several heaters are on."""
+    currents_ma = observations.currents_ma[number]
+    if np.count_nonzero(currents_ma) < 2:
+        return None
+    is_same = (observations.source[:number] == observations.source[number]) & np.all(
+        observations.currents_ma[:number] == currents_ma, axis=1
+    )
+    return int(is_same.argmax()) if is_same.any() else None
 
 
 def first_fit(

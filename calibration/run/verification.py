@@ -293,7 +293,7 @@ def verify_regimes(
     rng, first = np.random.default_rng(np.random.SeedSequence([seed, 0x5E6])), len(logbook)
     before = logbook.observations()
     swept = _swept_alone(before, sources, rng)
-    plan = _regime_plan(logbook, record, sources, set(swept), rng)
+    plan = _regime_plan(logbook, record, sources, set(swept), _first_random(before, sources), rng)
     plan = [replace(step, currents_ma=_no_hotter(step.currents_ma, before)) for step in plan]
     for number, (source, steps) in enumerate(itertools.groupby(plan, key=lambda step: step.source), start=1):
         logbook.light_only_port(source)
@@ -325,6 +325,16 @@ def regime_settings(mesh: MeshTopology, sources: int, heaters: int) -> int:
     """Return how many settings :func:`verify_regimes` measures at the end of a calibration."""
     per_source = 2 * _TURNS_PER_SOURCE + 3
     return (heaters if mesh.faces else 0) + min(sources, _SOURCES_PER_REGIME) * per_source
+
+
+def _first_random(observations: Observations, sources: Sequence[int]) -> dict[int, Real]:
+    """Return, for each source, the currents of the first settings in which most heaters were on."""
+    on = (observations.currents_ma > 0.0).sum(axis=1)
+    most_on = on > 0.5 * np.count_nonzero(observations.currents_ma.any(axis=0))
+    return {
+        source: observations.currents_ma[most_on & (observations.source == source)][:_TURNS_PER_SOURCE]
+        for source in sources
+    }
 
 
 def _swept_alone(observations: Observations, sources: Sequence[int], rng: np.random.Generator) -> dict[int, int]:
@@ -377,7 +387,12 @@ def _plan(
 
 
 def _regime_plan(
-    probe: Probe, record: CalibrationRecord, sources: list[int], swept: Collection[int], rng: np.random.Generator
+    probe: Probe,
+    record: CalibrationRecord,
+    sources: list[int],
+    swept: Collection[int],
+    first: Mapping[int, Real],
+    rng: np.random.Generator,
 ) -> list[_VerificationStep]:
     calibrated = CalibratedMesh.from_record(record)
     max_ma = np.minimum(calibrated.max_ma, probe.heater_max_ma)
@@ -403,7 +418,8 @@ def _regime_plan(
         plan.append(_VerificationStep("hot", source, hot_ma))
         plan.append(_VerificationStep("changed", source, _random_turns(calibrated, max_ma, rng)))
         plan.append(_VerificationStep("cold", source, np.zeros(len(max_ma))))
-        repeated += [_VerificationStep("repeated", source, currents) for currents in turns]
+        # As early as possible, so that heaters which age during the run have changed.
+        repeated += [_VerificationStep("repeated", source, currents) for currents in first[source]]
     return [*plan, *repeated]
 
 
