@@ -13,8 +13,10 @@ from calibration.model.parameters import MeshParameters
 
 Real = NDArray[np.float64]
 
-MIN_OUTLIER_CHI2 = 25.0
+MIN_OUTLIER_CHI2 = 9.0
 """Mean squared residual of an outlier, relative to that of all but the worst tenth of the settings."""
+OUTLIER_FIELD_ERROR = 3e-3
+"""Relative field error that makes no outlier. Without it, a slightly wrong null in the light of a good meter would."""
 MAX_OUTLIER_SHARE = 0.1
 """With a larger share of outliers, the fit and not the settings may be wrong."""
 
@@ -25,7 +27,8 @@ def find_outliers(model: MeshModel, parameters: MeshParameters, likelihood: Like
     """Return the numbers of the settings whose readings disagree with a fit of all settings."""
     reading_ma = model.predict(parameters, likelihood.observations)
     drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
-    residual, sigma_ma = likelihood.residual(reading_ma, 0.0), likelihood.sigma_ma(0.0)
+    residual = likelihood.residual(reading_ma, OUTLIER_FIELD_ERROR)
+    sigma_ma = likelihood.sigma_ma(OUTLIER_FIELD_ERROR)
     used = likelihood.used
     squares = np.where(used, without_drift(residual, drift_ma / sigma_ma[..., None]), 0.0) ** 2
     chi2 = squares.sum(axis=1) / np.maximum(used.sum(axis=1), 1)
@@ -36,8 +39,10 @@ def find_outliers(model: MeshModel, parameters: MeshParameters, likelihood: Like
 
 def is_different(first_ma: Real, second_ma: Real, noise: NoiseModel) -> bool:
     """Return whether two readings of all monitors in the same setting differ as those of an outlier do."""
-    sigma_ma = np.hypot(noise.sigma_ma(first_ma), noise.sigma_ma(second_ma))
-    return float(np.nanmean(((first_ma - second_ma) / sigma_ma) ** 2)) > MIN_OUTLIER_CHI2
+    level_ma = np.maximum(0.5 * (first_ma + second_ma), 0.0)
+    by_field_ma2 = 2.0 * OUTLIER_FIELD_ERROR**2 * level_ma * np.nanmean(level_ma)
+    variance_ma2 = noise.sigma_ma(first_ma) ** 2 + noise.sigma_ma(second_ma) ** 2 + by_field_ma2
+    return float(np.nanmean((first_ma - second_ma) ** 2 / variance_ma2)) > MIN_OUTLIER_CHI2
 
 
 def outliers_left_out(times_s: Real) -> str:

@@ -307,10 +307,12 @@ class FaultDiagnosis:
         return replace(diagnosed, fit=errors.fit, widened=errors.widened, doubts=errors.doubts)
 
     def _outliers(self, diagnosed: DiagnosedFit) -> tuple[int, ...]:
-        """Return the settings that disagree with all others, if there are others than the known ones, and few."""
-        found = find_outliers(self.model, diagnosed.fit.parameters, diagnosed.likelihood)
-        is_few = len(found) + len(diagnosed.outliers) <= MAX_OUTLIER_SHARE * len(diagnosed.likelihood.observations)
-        return tuple(sorted({*diagnosed.outliers, *found.tolist()})) if found.size and is_few else ()
+        """Return the settings that disagree with all others; the known ones if they are many."""
+        # Settings that were left out may agree with a better fit.
+        observations = self._corrected_observations(replace(diagnosed, outliers=()))
+        likelihood = replace(diagnosed.likelihood, observations=observations)
+        found = find_outliers(self.model, diagnosed.fit.parameters, likelihood)
+        return tuple(found.tolist()) if len(found) <= MAX_OUTLIER_SHARE * len(observations) else diagnosed.outliers
 
     def _has_work_for_rows(self) -> bool:
         derivatives = derivatives_work(self.model.space.size) * self.likelihood.target_ma.size
@@ -579,7 +581,7 @@ class FaultDiagnosis:
             _log.info("correcting drift for the next fit; relative field error so far %.3g", diagnosed.fit.discrepancy)
             return self._follow_trajectories(diagnosed, trajectories)
         # A start that was not near enough: fit with damping from the start.
-        if diagnosed.rough or (outliers := self._outliers(diagnosed)):
+        if diagnosed.rough or (outliers := self._outliers(diagnosed)) != diagnosed.outliers:
             return diagnosed if diagnosed.rough else replace(diagnosed, outliers=outliers)
         if diagnosed.fit.discrepancy == 0.0:
             return None
