@@ -324,6 +324,8 @@ def restore(
 
 
 class _Restoring:
+    """One restoration of settings: order of the writes, and the errors of each device."""
+
     def __init__(self, settings: Mapping[str, Setting], changes: Sequence[SettingChange], progress: Progress) -> None:
         concerned = {change.device for change in changes}
         self._changes = changes
@@ -339,6 +341,7 @@ class _Restoring:
         self._target = {setting: stored.get(setting.name, before) for setting, before in self._before.items()}
 
     def run(self) -> Restoration:
+        """Write all settings and return the result; sources are off while settings of their device change."""
         for light in self._switches("light"):
             if self._before[light] and (light.device in self._retuned or not self._target[light]):
                 self._write(light, False)

@@ -20,17 +20,26 @@ PathT = TypeVar("PathT", InputPath, OutputPath)
 
 
 class _OpenBench(Protocol):
+    """The properties of an open bench that the functions of this module use."""
+
     model: BenchModel
     wiring: Wiring
 
     @property
-    def devices(self) -> Mapping[str, Any]: ...
+    def devices(self) -> Mapping[str, Any]:
+        """All open devices by name."""
+
     @property
-    def attenuators(self) -> Mapping[str, VariableAttenuator]: ...
+    def attenuators(self) -> Mapping[str, VariableAttenuator]:
+        """Open attenuators by name."""
+
     @property
-    def switches(self) -> Mapping[str, OpticalSwitch]: ...
+    def switches(self) -> Mapping[str, OpticalSwitch]:
+        """Open optical switches by name."""
+
     @property
-    def amplifiers(self) -> Mapping[str, OpticalAmplifier]: ...
+    def amplifiers(self) -> Mapping[str, OpticalAmplifier]:
+        """Open optical amplifiers by name."""
 
 
 class _WithLosses(Protocol):

@@ -592,6 +592,8 @@ class EmulatedAq6370(ScpiDevice):
 
 
 class _Login:
+    """Login in front of a connection: passes data on only after the host has logged in."""
+
     def __init__(self, device: EmulatedAq6370, connection: Connection) -> None:
         self._device, self._connection = device, connection
         self._line = bytearray()
@@ -600,6 +602,7 @@ class _Login:
         self._login_started = self._is_logged_in = False
 
     def receive(self, data: bytes) -> None:
+        """Process bytes from the host; pass them on to the analyser after the login."""
         self._device.advance()
         for byte in data.splitlines(keepends=True) if data else ():
             self._line += byte
@@ -644,11 +647,14 @@ class _Login:
         self._replies += f"{text}\r\n".encode("ascii")
 
     def transmit(self) -> bytes:
+        """Return the login's replies, followed by those of the analyser."""
         login_replies, self._replies = bytes(self._replies), bytearray()
         return login_replies + (self._connection.transmit() if self._is_logged_in else b"")
 
     def next_event(self) -> float | None:
+        """Return the time at which the analyser next has something to send."""
         return self._connection.next_event()
 
     def close(self) -> None:
+        """Close the connection to the analyser."""
         self._connection.close()

@@ -186,11 +186,14 @@ def flat_circuit(text: str, name: str, is_known: Callable[[str, str], bool], top
 
 @dataclass
 class _Reader:
+    """Reads a hierarchical netlist into a flat circuit."""
+
     circuit: Circuit
     netlists: Mapping[str, Any]
     is_known: Callable[[str, str], bool]
 
     def read(self, component: str) -> None:
+        """Read a component and its parts into the circuit; its pins become the ports of the circuit."""
         ports = self._read_component(component, "", Transform(), (component,))
         self.circuit.ports.extend(ports.items())
 
