@@ -195,6 +195,7 @@ class _ComparedReadings:
             spread: Covariance of the parameters, shape ``(size, size)``.
         """
         setting = self.places[:, 0]
+        # Drift is common to all readings of one setting, and independent between settings.
         together = (setting[:, None] == setting) * (self.drift @ self.drift.T)
         covariance: Real = np.eye(len(self.residual)) + together + self.slope @ spread @ self.slope.T
         return covariance

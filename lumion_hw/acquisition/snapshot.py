@@ -342,9 +342,11 @@ class _Restoring:
 
     def run(self) -> Restoration:
         """Write all settings and return the result; sources are off while settings of their device change."""
+        # Light goes off first and on last, so that no source emits with a mixture of old and new settings.
         for light in self._switches("light"):
             if self._before[light] and (light.device in self._retuned or not self._target[light]):
                 self._write(light, False)
+        # Some devices accept settings only while their supply is on, so it is switched off after the settings.
         for supply in self._switches("supply"):
             if not self._before[supply] and (supply.device in self._retuned or self._target[supply]):
                 self._write(supply, True)
@@ -356,6 +358,7 @@ class _Restoring:
                 self._write(supply, False)
         for change in own:
             self._run_unless_failed(change.setting, change.setting.wait_settled)
+        # After a failure no light is switched on: the light path may not be in its restored state.
         for light in self._switches("light"):
             if self._target[light] and not self._broken:
                 self._write(light, True)

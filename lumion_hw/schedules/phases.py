@@ -69,6 +69,7 @@ class PhasePlan:
         """Return the active circuits in each phase, including those that remain from earlier phases."""
         active: ModuleCircuits = ()
         configurations: list[ModuleCircuits] = []
+        # Two iterations: circuits of the last phases can remain active at the start of the next iteration.
         for phase in self.phases * 2:
             active = _with_remaining(active, phase.circuits)
             configurations.append(active)
@@ -233,6 +234,7 @@ def iteration_times(
     now_s = iteration_start_s = ready_s = 0.0
     rows: list[tuple[float, float, float | None, list[DarkSpan]]] = []
     active = plan.configurations()[-1]
+    # In the first iteration no port is busy at the start; only the second iteration is in steady state.
     for turn in range(2 * len(plan.phases)):
         number = turn % len(plan.phases)
         if turn == len(plan.phases):
