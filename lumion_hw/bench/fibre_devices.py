@@ -86,6 +86,7 @@ def _losses_adder(bench: _OpenBench, driven_switches: Collection[str] = ()) -> _
     gain_db = cache(lambda name: _gain_db(bench, name))
 
     def loss_db(part: InlineDevice, planned_gain_db: float) -> float:
+        """Return the loss of a device at its present settings; ``BLOCKED_DB`` if it blocks the path."""
         insertion_db: float = getattr(bench.model.devices[part.device], "insertion_loss_db", 0.0)
         if part.device in bench.attenuators:
             settings = bench.attenuators[part.device].settings(part.channel)

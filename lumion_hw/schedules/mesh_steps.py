@@ -250,6 +250,7 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
     answers: dict[int, bool | None] = {}
 
     def is_routable(mask: int) -> bool | None:
+        """Return whether a set of units can be routed, from earlier answers where possible; ``None`` if undecided."""
         # Supersets of an unroutable set are unroutable, and subsets of a routable set are routable.
         if mask not in answers:
             if any(answer is False and second & mask == second for second, answer in answers.items()):

@@ -224,6 +224,7 @@ class _Reader:
                     raise self.circuit.error(f"more than {MAX_INSTANCES} instances", "Check the arrays.", instance)
 
         def resolve(text: Any, line: int) -> Pin:
+            """Return the pin of the flat circuit that a pin of this component stands for."""
             instance, port = self._pin(text, line)
             if instance not in inner:
                 pin = prefix + instance, port
