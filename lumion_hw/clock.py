@@ -161,6 +161,8 @@ class _Runner:
 
 
 class _Wait:
+    """One wait of a thread on a virtual clock."""
+
     def __init__(self, runner: _Runner) -> None:
         self.runner = runner
         self.is_over = False

@@ -154,6 +154,8 @@ def fit_fringe(
 
 
 class _Drive(enum.Enum):
+    """Quantity that drives the heater in a scan; the value is its unit."""
+
     CURRENT = "mA"
     VOLTAGE = "V"
     POWER = "mW"
@@ -207,6 +209,8 @@ _MAX_BEND = 3.0
 
 
 class _Fringe(NamedTuple):
+    """Points of a fringe: power at the cold resistance in mW, and reading; both of shape ``(points,)``."""
+
     drive: _Drive
     power_mw: Real
     y: Real

@@ -167,6 +167,8 @@ def _reference(thz: Real, data: ScanData, reading: str, setting: str, reference:
 
 
 class _FittedResonance(NamedTuple):
+    """A fitted resonance: its number, the points used with the fitted curve, and the light away from it."""
+
     order: int
     resonance: RingResonance
     used: np.ndarray[tuple[int], np.dtype[np.intp]]
@@ -322,6 +324,8 @@ def _reported(fits: list[_FittedResonance], middle_thz: float) -> _FittedResonan
 
 
 class _FreeSpectralRange(NamedTuple):
+    """Polynomial of resonance frequencies in GHz over the resonance number, relative to the middle number."""
+
     middle: float
     terms: Real
     covariance: Real

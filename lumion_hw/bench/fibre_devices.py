@@ -43,6 +43,8 @@ class _OpenBench(Protocol):
 
 
 class _WithLosses(Protocol):
+    """A function that adds the losses of the devices in a path; the planned gain of amplifiers is in dB."""
+
     def __call__(self, path: PathT, planned_gain_db: float) -> PathT: ...
 
 

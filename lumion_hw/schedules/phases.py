@@ -333,6 +333,8 @@ def _check_wired(model: BenchModel, plan: PhasePlan) -> None:
 
 
 class _Preparation:
+    """Plans the phases of a job one after another; circuits keep their paths where possible."""
+
     def __init__(self, model: BenchModel, record: CalibrationRecord) -> None:
         self._model, self._record = model, record
         self._planned: dict[tuple[str, str], PlannedCircuit] = {}

@@ -86,6 +86,8 @@ _LOGIN_LIMIT = 1024
 
 @dataclass
 class _AnalyzerSettings:
+    """Settings of the analyser; lengths in metres."""
+
     center_m: float = 1.55e-6
     span_m: float = 100e-9
     resolution_m: float = 1e-9
@@ -143,6 +145,8 @@ class _AnalyzerSettings:
 
 @dataclass
 class _Trace:
+    """One trace: points, and the number of sweeps that it contains."""
+
     wavelength_m: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     level_dbm: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     sweeps: int = 0

@@ -86,6 +86,8 @@ class Circuit:
 
 
 class _Mapping(dict[str, Any]):
+    """A mapping of a netlist, with the line number of each key."""
+
     def __init__(self) -> None:
         super().__init__()
         self.lines: dict[str, int] = {}
