@@ -366,6 +366,7 @@ class _Preparation:
 
     def _plan_circuits(self, circuits: ModuleCircuits) -> CircuitPlan:
         refusal: LumionError | None = None
+        # First keep the paths of all earlier phases, then only those of active circuits, then none.
         active_circuits = [pair for pair in circuits if pair in self._active]
         for kept_pairs in dict.fromkeys(
             (self._compatible_pairs(circuits), self._compatible_pairs(active_circuits), ())
