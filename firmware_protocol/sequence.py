@@ -56,6 +56,8 @@ class Judgement:
 
 @dataclass(frozen=True)
 class _Slot:
+    """An executed request, with the reply to send again."""
+
     seq: int
     reply: StoredReply | None
     silent: bool

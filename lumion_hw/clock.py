@@ -130,12 +130,15 @@ def _checked_period(period_s: float) -> float:
 
 
 class _Timer:
+    """Periodic action on a virtual clock."""
+
     def __init__(self, period_s: float, action: Callable[[], None]) -> None:
         self.period_s = period_s
         self.action = action
         self.is_active = True
 
     def cancel(self) -> None:
+        """Stop the periodic action; it does not run again."""
         self.is_active = False
 
 
@@ -158,6 +161,8 @@ class _Runner:
 
 
 class _Wait:
+    """One wait of a thread on a virtual clock."""
+
     def __init__(self, runner: _Runner) -> None:
         self.runner = runner
         self.is_over = False
@@ -165,6 +170,8 @@ class _Wait:
 
 
 class _VirtualEvent:
+    """Event on a virtual clock."""
+
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self._is_set = False
@@ -178,6 +185,7 @@ class _VirtualEvent:
             self._clock.due_now(entry)
 
     def wait(self) -> None:
+        """Wait until the event is set; return immediately if it is set already."""
         if not self._is_set:
             self._clock.wait(self._waiting.append)
 
@@ -424,6 +432,8 @@ def boot_id() -> str:
 
 
 class _ThreadTicker:
+    """Periodic action in a background thread."""
+
     def __init__(self, period_s: float, action: Callable[[], None]) -> None:
         self._stop = threading.Event()
         self._period_s = period_s
@@ -436,6 +446,7 @@ class _ThreadTicker:
             self._action()
 
     def cancel(self) -> None:
+        """Stop the action, and wait up to 5 s for a running call to end."""
         self._stop.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout=5.0)

@@ -140,6 +140,8 @@ def cost_reduction(model: MeshModel, parameters: MeshParameters, likelihood: Lik
 
 
 class _SettingCosts:
+    """Costs of all settings, for a fit and for hypotheses about a heater that failed during the run."""
+
     def __init__(self, model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> None:
         self._model, self._parameters, self._likelihood = model, parameters, likelihood
         reading = model.predict(parameters, likelihood.observations)
@@ -148,15 +150,25 @@ class _SettingCosts:
         self.cost = self._costs(reading, np.arange(len(reading)))
 
     def costs_of(self, likelihood: Likelihood, reading_ma: Real) -> Real:
+        """Return the cost of each setting, shape ``(n_settings,)``, for predicted readings in mA."""
         residual = np.where(likelihood.used, (likelihood.target_ma - reading_ma) / self._sigma_ma, 0.0)
         residual = np.where(likelihood.observations.saturated, np.maximum(residual, 0.0), residual)
         cost: Real = 0.5 * (weight(residual) * residual**2).sum(axis=1)
         return cost
 
     def settings_cost(self, parameters: MeshParameters, settings: NDArray[np.int64]) -> Real:
+        """Return the costs of some settings, predicted with other parameters."""
         return self._costs(self._model.predict(parameters, self._likelihood.observations[settings]), settings)
 
     def best(self, heater: int, settings: NDArray[np.int64], turns: int) -> tuple[float, int, float]:
+        """Return the best hypothesis that a heater failed: decrease of the cost, first setting, and turn in rad.
+
+        Args:
+            heater: The heater.
+            settings: Settings to consider, in the order of the run.
+            turns: Number of turns of the passive phase to try, over 2π. With 1, the heater is only tried without
+                current, otherwise also stuck at a current.
+        """
         best = (0.0, 0, 0.0)
         # Settings with the heater off contain no information, unless the passive phase turned (heater stuck at a
         # current).

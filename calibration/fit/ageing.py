@@ -357,6 +357,7 @@ class _Statistics:
         return slope, np.maximum(information, 0.0)
 
     def estimates(self, variances: Real) -> tuple[Real, Real]:
+        """Return value and standard error of every change, zero where the prior variance is 0."""
         on = variances > 0.0
         covariance = np.linalg.inv(self.information[np.ix_(on, on)] + np.diag(1.0 / variances[on]))
         value, sigma = np.zeros(len(variances)), np.zeros(len(variances))
@@ -364,6 +365,7 @@ class _Statistics:
         return value, sigma
 
     def changes(self, possible: PossibleChanges, variances: Real) -> tuple[Change, ...]:
+        """Return the estimate of every possible change; for an unchanged element, if only it changed in addition."""
         on = variances > 0.0
         value, sigma = self.estimates(variances)
         # An element that has not moved is described by what it would be if it were the only further change.
@@ -393,6 +395,7 @@ class _Explanation:
         self.variances = np.zeros(len(kinds))
 
     def search(self) -> Real:
+        """Add, split and drop changes until none helps; return the prior variances, shape ``(K,)``."""
         for _ in range(_MAX_ROUNDS):
             before = self.variances > 0.0
             while self._add():

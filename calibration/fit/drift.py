@@ -189,7 +189,13 @@ class _ComparedReadings:
     places: NDArray[np.int64]
 
     def covariance(self, spread: Real) -> Real:
+        """Return the covariance of the residuals in units of the noise, shape ``(n, n)``.
+
+        Args:
+            spread: Covariance of the parameters, shape ``(size, size)``.
+        """
         setting = self.places[:, 0]
+        # Drift is common to all readings of one setting, and independent between settings.
         together = (setting[:, None] == setting) * (self.drift @ self.drift.T)
         covariance: Real = np.eye(len(self.residual)) + together + self.slope @ spread @ self.slope.T
         return covariance

@@ -171,6 +171,8 @@ class _FitState:
 
 @dataclass(frozen=True, eq=False)
 class _FitStep:
+    """A step that was tried: its point, the predicted readings and the damping."""
+
     state: _FitState
     point: Real
     reading_ma: Real

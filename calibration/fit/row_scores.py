@@ -381,6 +381,17 @@ class _CrossValidation:
         prior_information: Real,
         prior_slope: Real,
     ) -> _CrossValidation:
+        """Return the cross-validation in which half ``half`` of the settings gives the values.
+
+        The parameters of the chip model are eliminated: they follow every change of the effect parameters.
+
+        Args:
+            informations: Information of both halves, for the chip model's parameters and then the effect parameters.
+            slopes: Slope of the log likelihood of both halves, in the same order.
+            half: Half that gives the values, 0 or 1.
+            prior_information: Information of the prior of the chip model's parameters.
+            prior_slope: Gradient of the prior at the fit; each half has half of the prior.
+        """
         n, information, test_information = len(prior_information), informations[half], informations[1 - half]
         slope, test_slope = slopes[half], slopes[1 - half]
         right = np.column_stack([information[:n, n:], slope[:n] - 0.5 * prior_slope])
@@ -396,6 +407,11 @@ class _CrossValidation:
         )
 
     def gain(self, rows: Placed) -> float:
+        """Return the increase of the log likelihood of the testing half if groups of effect parameters are fitted.
+
+        Args:
+            rows: Group of parameters, and width of its prior, for every group to fit.
+        """
         chosen = np.concatenate([np.zeros(0, np.int64), *(np.arange(group.start, group.stop) for group, _ in rows)])
         inner = self.information[np.ix_(chosen, chosen)].copy()
         spread = np.concatenate([np.zeros(0), *(np.full(group.stop - group.start, width) for group, width in rows)])

@@ -479,13 +479,17 @@ class BenchProbe:
 
 @dataclass(frozen=True)
 class _TimedMeshReader:
+    """Reads the monitors at a given time after a change of heater currents."""
+
     mesh: MeshAccess
 
     def read(self, currents_ma: NDArray[np.float64], wait_s: float) -> NDArray[np.float64]:
+        """Set heater currents in mA, wait, and return the monitor currents in mA."""
         readings: NDArray[np.float64] = self.mesh.sweep(currents_ma[None], wait_s)[0]
         return readings
 
     def repeat_read(self, wait_s: float) -> NDArray[np.float64]:
+        """Wait at the present heater currents, and return the monitor currents in mA."""
         self.mesh.clock.sleep(wait_s)
         return self.mesh.monitors_ma()
 

@@ -439,6 +439,7 @@ def _refine_fits(
     mean[1] = _BENDING
 
     def normal_equations(points: Real, index: NDArray[np.int64]) -> tuple[Real, Real, Real]:
+        """Return cost, gradient and Gauss-Newton matrix of several points, prior included; first axis: point."""
         off = points - mean
         cost, slope = (weight[index] * off**2).sum(axis=1), weight[index] * off
         matrix = (weight[index, :, None] + _RIDGE) * np.eye(size)

@@ -458,6 +458,7 @@ class Logbook:
         self, currents_ma: NDArray[np.float64], measure: Callable[[], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
         def request() -> NDArray[np.float64]:
+            """Measure, and return the readings scaled to the light power before an interruption."""
             self._light_up()
             self._began_s = self.elapsed_s()
             self._is_setting_applied = False  # after a failure here the state of the heaters is unknown

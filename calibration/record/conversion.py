@@ -281,6 +281,8 @@ def as_child_record(record: CalibrationRecord, child: CalibrationRecord) -> Cali
 
 
 class _Writer:
+    """Converts fitted parameters and their standard errors into entries of a calibration record."""
+
     def __init__(self, space: ParameterSpace, parameters: MeshParameters, origin: Origin, sigma: Real) -> None:
         self._space, self._parameters, self._origin, self._sigma = space, parameters, origin, sigma
         n_heaters, n_sources = 2 * space.mesh.n_pucs, len(space.sources)
@@ -288,6 +290,7 @@ class _Writer:
         self._detuning = np.broadcast_to(np.asarray(parameters.source_detuning_hz, dtype=np.float64), n_sources)
 
     def puc(self, puc: int) -> PucEntry:
+        """Return the entry of a PUC; without a passive phase if the PUC is unknown."""
         parameters = self._parameters
         note = self._origin.unknown_pucs.get(puc) or self._origin.puc_notes.get(puc, "")
         is_known = puc not in self._origin.unknown_pucs
@@ -324,6 +327,7 @@ class _Writer:
         )
 
     def port(self, port: int) -> PortEntry:
+        """Return the entry of a fibre port: losses as input and as output, monitor calibration and launched power."""
         space, parameters, origin = self._space, self._parameters, self._origin
         source = space.sources.index(port) if port in space.sources else None
         first = next((source for source, second in space.seconds.items() if second == port), None)
@@ -351,6 +355,7 @@ class _Writer:
         )
 
     def joints(self) -> JointsEntry:
+        """Return the joint phases, with the rms standard error over the loops that receive light."""
         # Loops without light have no error and no meaning.
         sigma = self._sigma[self._space.groups["loops"]][: self._space.n_illuminated_loops]
         rms = None if np.isnan(sigma).any() or not len(sigma) else float(np.sqrt(np.mean(sigma**2)))

@@ -162,6 +162,8 @@ def _joined_phases(part: CalibrationRecord, base: JointsEntry, measured: JointsE
     space = space_from_record(part)
     old, new = np.array(base.phase_rad), np.array(measured.phase_rad)
     basis = illuminated_loop_basis(space.mesh, space.entries, space.monitors).astype(np.float64)
+    # Readings show only phases around loops. This is the smallest change of joint phases that gives the loop phases of
+    # the part.
     if len(basis):
         old = old + basis.T @ np.linalg.solve(basis @ basis.T, wrapped(basis @ (new - old)))
     return JointsEntry(tuple(old.tolist()), loop_sigma_rad=base.loop_sigma_rad)
@@ -213,6 +215,7 @@ def _with_arrays(
         arrays[HEATER_RESISTANCES] = np.concatenate([resistances[0][~of_part], resistances[1]])
     space = space_from_record(joined)
     covariance = np.zeros((space.size, space.size))
+    # The errors of the two records are independent, so their covariances add.
     for record, is_part in ((base, False), (part, True)):
         matrix = _error_matrix(space, (base, part), pucs, is_part=is_part)
         covariance += matrix @ covariance_from_record(record) @ matrix.T
@@ -252,6 +255,7 @@ def _error_matrix(
     illuminated = of_part.directions[:, : of_part.n_illuminated_loops]
     directions = record.arrays.get(LOOP_DIRECTIONS)
     by_joint = np.asarray(own.directions if directions is None else directions, dtype=np.float64)
+    # Combinations of loop phases that the part measured have its errors; those orthogonal to them have the base's.
     projection = illuminated @ (illuminated.T @ by_joint)
     matrix[space.groups["loops"], own.groups["loops"]] = space.directions.T @ (
         projection if is_part else by_joint - projection

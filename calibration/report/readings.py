@@ -130,6 +130,8 @@ class Readings:
     def _with_stuck(self, parameters: MeshParameters, stuck_rad: Mapping[int, float]) -> MeshParameters:
         if not stuck_rad:
             return parameters
+        # A coupling gives the phase of a stuck PUC except for its sign, so all combinations of signs are tried.
+        # Deviations are limited, so that a few wrong readings do not decide.
         part = self.observations[np.flatnonzero(~self.swept)[-_SETTINGS_FOR_SIGNS:]]
         best, lowest_cost = parameters, np.inf
         for signs in product((1.0, -1.0), repeat=len(stuck_rad)):
@@ -206,6 +208,7 @@ class Readings:
         current = part.currents_ma[:, sweep.heater]
         swing = np.nanstd(part.reading_ma, axis=0) / self.noise.sigma_ma(np.nanmean(part.reading_ma, axis=0))
         column = int(np.nanargmax(swing))
+        # Even steps of the square, because the phase is nearly proportional to the heat.
         dense = np.sqrt(np.linspace(current.min() ** 2, current.max() ** 2, _DENSE))
         currents = np.repeat(part.currents_ma[:1], _DENSE, axis=0)
         currents[:, sweep.heater] = dense

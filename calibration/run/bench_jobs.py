@@ -172,6 +172,8 @@ def not_started_outcome(job: BenchJob) -> BenchOutcome:
 
 
 class _Steps:
+    """Progress callback that prints each stage of a job, and interrupts the job when it was stopped."""
+
     def __init__(self, name: str, stopped: Stopped, print_line: PrintLine) -> None:
         self._name, self._stopped, self._print_line, self._stage = name, stopped, print_line, ""
 

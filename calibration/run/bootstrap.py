@@ -550,6 +550,7 @@ class Bootstrap:
         max_steps = plan.steps * plan.starts
 
         def phase_search_for(used_sources: tuple[int, ...], plan: SearchPlan) -> PhaseSearch:
+            """Return a phase search that uses only the readings with light from the given sources."""
             own = np.isin(random.source, used_sources)
             return PhaseSearch(
                 AmplitudeModel(self._mesh, used_sources, survey.monitors, self._seconds),

@@ -180,6 +180,8 @@ def expected_heat_mw(model: BenchModel) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Nominal:
+    """Typical properties of a bench, for the prediction of a calibration; powers in dBm by port."""
+
     mesh: MeshTopology
     device: HeaterDriverModel
     sources: tuple[int, ...]
@@ -200,6 +202,11 @@ class _Nominal:
 
     @classmethod
     def of(cls, model: BenchModel, without_sources: Collection[int], without_monitors: Collection[int]) -> _Nominal:
+        """Return the nominal properties of a bench file.
+
+        Raises:
+            ConfigError: The bench has no heater controller, or no source or monitor is left.
+        """
         device = model.devices[model.mesh_section.controller]
         if not isinstance(device, HeaterDriverModel):
             raise ConfigError("this bench has no controller for heater currents, so it cannot be calibrated")
@@ -255,6 +262,7 @@ class _Nominal:
         )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
+        """Return random chip parameters that fit the nominal values."""
         n_pucs = self.mesh.n_pucs
         laws = np.zeros((2 * n_pucs, 3))
         # Random Pπ within the range of the bench file; the information of settings hardly depends on it.
@@ -274,6 +282,7 @@ class _Nominal:
         )
 
     def heat_mw(self, currents_ma: Real) -> Real:
+        """Return the total heat in mW for heater currents in mA; the last axis of the argument is the heater."""
         heat: Real = (currents_ma**2).sum(axis=-1) * self.device.heater_ohm * 1e-3
         return heat
 
@@ -284,6 +293,8 @@ def _assumed_launch_dbm(model: BenchModel, path: InputPath) -> float:
 
 
 class _RunPlanner:
+    """Predicts the stages, the time and the standard errors of a calibration."""
+
     def __init__(
         self, nominal: _Nominal, goal: Goal, rng: np.random.Generator, progress: Callable[[str, int, int], None]
     ) -> None:
@@ -300,6 +311,7 @@ class _RunPlanner:
         self._full_s = float(self._times.setting_s(np.array(self._n_driven)))
 
     def fixed_stages(self) -> tuple[StagePlan, ...]:
+        """Return the stages whose number of settings does not depend on the fit: survey, sweeps and final checks."""
         metered, sources = int(self._nominal.has_meters), len(self._nominal.sources)
         return (
             self._survey(),
@@ -311,6 +323,7 @@ class _RunPlanner:
         )
 
     def run(self) -> DryRun:
+        """Return the prediction. Raises ``ConfigError`` if a stage needs more heat than the controller may supply."""
         nominal = self._nominal
         if nominal.sources_by_hand or nominal.monitors_by_hand:
             return self._run_by_hand()

@@ -301,6 +301,7 @@ class _JournaledRun:
     join: CalibrationRecord | None
 
     def calibrate(self, probe: BenchProbe) -> CalibrationRecord:
+        """Run the calibration and return the record. An error switches all off and saves an incomplete record."""
         if self.part is not None:
             probe.use_only(self.part.sources, self.part.monitors)
         # Before the alignment of the light, which takes a while.

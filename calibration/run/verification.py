@@ -347,6 +347,8 @@ def _swept_alone(observations: Observations, sources: Sequence[int], rng: np.ran
 
 @dataclass(frozen=True, eq=False)
 class _VerificationStep:
+    """One setting of the verification."""
+
     kind: Kind
     source: int
     currents_ma: Real

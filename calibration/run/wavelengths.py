@@ -143,14 +143,17 @@ class _Slopes:
 
     @classmethod
     def before(cls, parameters: MeshParameters) -> _Slopes:
+        """Return the prior knowledge, before any reading at a further wavelength."""
         sigma = np.array([DELAY_SPREAD * parameters.delay_s, PRIOR_SIGMA[SLOPES[1]], PRIOR_SIGMA[SLOPES[2]]])
         return cls(np.array([getattr(parameters, name) for name in SLOPES]), np.diag(sigma**2))
 
     @property
     def delay_sigma_s(self) -> float:
+        """Standard error of the delay, in s."""
         return float(np.sqrt(self.covariance[0, 0]))
 
     def precision(self) -> Real:
+        """Return the inverse covariance, shape ``(3, 3)``; scaled first, because the units differ by many decades."""
         scale = np.sqrt(np.diag(self.covariance))
         unit = np.outer(scale, scale)
         inverse: Real = np.linalg.inv(self.covariance / unit) / unit

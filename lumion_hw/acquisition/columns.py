@@ -81,6 +81,13 @@ Values = dict[str, Value]
 
 @dataclass(frozen=True)
 class _ColumnSource:
+    """Columns that one query to a device fills.
+
+    Attributes:
+        read: Queries the device and returns the values by column name.
+        begin: Starts a new average; ``None`` if the device does not average.
+    """
+
     device: str
     columns: tuple[Column, ...]
     read: Callable[[], Values]

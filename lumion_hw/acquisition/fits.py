@@ -154,6 +154,8 @@ def fit_fringe(
 
 
 class _Drive(enum.Enum):
+    """Quantity that drives the heater in a scan; the value is its unit."""
+
     CURRENT = "mA"
     VOLTAGE = "V"
     POWER = "mW"
@@ -207,6 +209,8 @@ _MAX_BEND = 3.0
 
 
 class _Fringe(NamedTuple):
+    """Points of a fringe: power at the cold resistance in mW, and reading; both of shape ``(points,)``."""
+
     drive: _Drive
     power_mw: Real
     y: Real
@@ -230,6 +234,8 @@ class _Fringe(NamedTuple):
         heat_mw, y = self.drive.heat_mw(self.power_mw, bend / float(self.power_mw.max()))[sample], self.y[sample]
         # From half a fringe over the whole sweep to one fringe per four points.
         p_pi = float(np.ptp(heat_mw)) / np.geomspace(0.5, max(len(y) / 2.0, 1.0), 400)
+        # For a given Pπ the fringe is linear in mean, cosine and sine. So only Pπ needs a search, over its whole range:
+        # a fit from one start could end at a wrong number of fringes.
         angle = np.pi * heat_mw / p_pi[:, None]
         terms = np.stack([np.ones_like(angle), np.cos(angle), np.sin(angle)], axis=2)
         square = np.einsum("tni,tnj->tij", terms, terms) + 1e-9 * len(y) * np.eye(3)
@@ -251,6 +257,7 @@ def _solved_fringe(fringe: _Fringe) -> tuple[Real, Real, Real]:
         bent_fit = fringe.solve(fringe.start(_BENT_START))
         if bent_fit.errors[4] < allowed and abs(bent_fit.at[4]) < _MAX_BEND * allowed:
             return bent_fit.at, bent_fit.errors, bent_fit.residual
+    # The sweep does not determine the bend: fit without it, and add the effect of a typical bend to the errors.
     straight = fringe.solve(fringe.start((0.0,))[:4])
     step = 1e-3 * allowed
     shift = [fringe.curve(np.append(straight.at, direction * step)) for direction in (1.0, -1.0)]

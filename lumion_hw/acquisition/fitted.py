@@ -189,6 +189,7 @@ def _covariance(slopes: Real, residual: Real) -> Real:
     norm = np.linalg.norm(slopes, axis=0)
     if n - k < _MIN_DEGREES_OF_FREEDOM or not np.all(norm > 0.0):
         return np.full((k, k), np.inf)
+    # With columns of length 1 the singular values do not depend on the units of the parameters.
     scaled = slopes / norm
     _, sizes, directions = np.linalg.svd(scaled, full_matrices=False)
     if sizes[-1] < _MIN_SINGULAR_VALUE_RATIO * sizes[0]:
@@ -199,6 +200,7 @@ def _covariance(slopes: Real, residual: Real) -> Real:
     if lags:
         pulls = scaled * residual[:, None]
         spread = pulls.T @ pulls
+        # Weights that decrease with the lag keep the matrix positive semidefinite.
         for lag in range(1, lags + 1):
             together = pulls[lag:].T @ pulls[:-lag]
             spread += (1.0 - lag / (lags + 1.0)) * (together + together.T)
@@ -211,6 +213,7 @@ def _covariance(slopes: Real, residual: Real) -> Real:
 
 
 def _correlation_length(residual: Real) -> int:
+    # Independent residuals have correlations of about 1/√n, so a smaller one than twice this shows nothing.
     n, total = len(residual), float(np.sum(residual**2))
     for lag in range(1, n // 4):
         if not total > 0.0 or float(np.sum(residual[lag:] * residual[:-lag])) / total < 2.0 / math.sqrt(n):

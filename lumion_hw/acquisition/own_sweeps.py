@@ -71,6 +71,8 @@ def _board_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep 
 
 
 class _BoardSweep:
+    """Sweep that the mesh controller runs by itself: heater currents, with monitor readings."""
+
     description = "the mesh controller"
 
     def __init__(self, mesh: MeshAccess, moves: Moves, all_heaters: str, n_axes: int, monitors: Sequence[int]) -> None:

@@ -167,6 +167,8 @@ def _reference(thz: Real, data: ScanData, reading: str, setting: str, reference:
 
 
 class _FittedResonance(NamedTuple):
+    """A fitted resonance: its number, the points used with the fitted curve, and the light away from it."""
+
     order: int
     resonance: RingResonance
     used: np.ndarray[tuple[int], np.dtype[np.intp]]
@@ -215,6 +217,7 @@ def _fit_resonance(
 ) -> _FittedResonance | None:
     width_ghz = _half_width_ghz(thz, light, dips, at_thz, fsr_ghz)
     solved = shape = None
+    # Twice: the range of the fit depends on the width, and the first estimate of the width is rough.
     for _ in range(2):
         reach_thz = 1e-3 * min(0.5 * fsr_ghz, max(_WIDTHS * width_ghz, 1e3 * _MIN_POINTS * (thz[1] - thz[0])))
         used = np.flatnonzero(np.abs(thz - at_thz) <= reach_thz)
@@ -258,6 +261,7 @@ class _Shape(NamedTuple):
 
     def start(self, light: Real, width_ghz: float) -> list[float]:
         """Return initial parameters; ``light`` is relative power, shape ``(n,)``."""
+        # Most points lie between resonances, so the median is the light away from the dips or peaks.
         ends = (
             (float(np.median(light)), float(light.min()))
             if self.dips
@@ -320,6 +324,8 @@ def _reported(fits: list[_FittedResonance], middle_thz: float) -> _FittedResonan
 
 
 class _FreeSpectralRange(NamedTuple):
+    """Polynomial of resonance frequencies in GHz over the resonance number, relative to the middle number."""
+
     middle: float
     terms: Real
     covariance: Real
@@ -347,11 +353,13 @@ class _FreeSpectralRange(NamedTuple):
 
 def _polynomial(x: Real, y: Real, sigma: Real, degree: int) -> tuple[Real, Real]:
     """Return the coefficients of a polynomial by weighted least squares, and their covariance."""
+    # A lower limit, because standard errors of data without noise are 0.
     floor = max(float(np.median(sigma)) * 1e-3, 1e-12)
     weight = 1.0 / np.maximum(sigma, floor)
     terms = np.vander(x, degree + 1, increasing=True) * weight[:, None]
     coefficients, *_ = np.linalg.lstsq(terms, y * weight, rcond=None)
     covariance = np.linalg.inv(terms.T @ terms)
+    # Scatter beyond the standard errors increases the covariance; a smaller scatter does not reduce it.
     free = len(y) - degree - 1
     if free > 0:
         covariance = covariance * max(float(np.sum((terms @ coefficients - y * weight) ** 2)) / free, 1.0)

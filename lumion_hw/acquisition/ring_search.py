@@ -111,8 +111,10 @@ def _bright_range(light: Real) -> tuple[int, int]:
 
 
 def _decibels(light: Real) -> Real:
+    # A step has √2 times the noise of a point. The median ignores the few large steps at resonances.
     steps = np.diff(light)
     noise = 1.4826 * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2.0)
+    # The logarithm would turn noise around zero power into deep dips, so it starts at a few times the noise.
     top = float(light.max())
     level_db: Real = 10.0 * np.log10(np.maximum(light, max(1e-9 * top, min(3.0 * noise, 0.1 * top))))
     return level_db
@@ -151,6 +153,7 @@ def _smoothed(height: Real) -> tuple[Real, int]:
     half_width = 0
     while True:
         smooth = _average(height, half_width)
+        # Averages at this distance share no point, so their noise is independent.
         distance = 2 * half_width + 1
         steps = smooth[distance:] - smooth[:-distance]
         noise = 1.4826 * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2.0)
@@ -169,6 +172,7 @@ def _envelope(level_db: Real, sign: float) -> Real:
         height = sign * (level_db - curve)
         below = height[height < 0.0]
         spread = max(1.4826 * float(np.median(-below)) if len(below) > 10 else 0.0, 1e-6)
+        # Points far on the side of the resonances lose nearly all weight, so that resonances do not bend the envelope.
         far = height / (2.5 * spread)
         weight = np.sqrt(1.0 / np.where(far <= 0.0, 1.0 + np.maximum(-far - 1.0, 0.0), 1.0 + far**2))
     return curve
@@ -199,6 +203,7 @@ def _trials(features: _Features) -> Iterator[tuple[int, float]]:
     """Yield start points and spacings in points of combs to try."""
     largest = np.argsort(-features.light)[:_MAX_FEATURES]
     positions = features.positions[largest].tolist()
+    # Resonances between two strong ones may be weak, so a distance can be several spacings.
     spacings = {
         round(abs(a - b) / divisor, 1)
         for i, a in enumerate(positions)
@@ -226,6 +231,7 @@ def _comb(features: _Features, anchor: int, spacing: float, n: int) -> tuple[flo
                 continue
             teeth[order] = tooth = int(nearby[np.argmax(features.light[nearby])])
             position = float(features.positions[tooth])
+            # Follow the dispersion, but only a part of the scatter of single positions.
             step, at, missing, gaps = 0.7 * step + 0.3 * direction * (position - at), position, missing + gaps, 0
     share = float(features.weight[list(teeth.values())].sum() / features.weight.sum())
     return share * (1.0 - _GAP_COST * missing / (missing + len(teeth))), teeth
@@ -245,6 +251,7 @@ def _average(values: Real, half_width: int) -> Real:
 def _running_median(values: Real, width: int) -> Real:
     from scipy.ndimage import median_filter
 
+    # A sample is enough for a wide window, and the time of a median filter grows with its width.
     step = max(width // 128, 1)
     at = np.arange(0, len(values), step)
     interpolated: Real = np.interp(

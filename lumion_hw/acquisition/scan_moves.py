@@ -25,6 +25,8 @@ first.
 
 @dataclass(frozen=True, eq=False)
 class _Track:
+    """A swept setting with its values along one axis of the scan."""
+
     setting: Setting
     numbers: Real
 

@@ -193,6 +193,8 @@ def _finished(journal_path: Path, target: Path | None) -> ScanData:
 
 
 class _Scanning:
+    """A running scan: moves the settings, takes the readings and stores each point in the journal."""
+
     def __init__(self, prepared: PreparedScan, journal: LogJournal, progress: Callable[[ScanProgress], None]) -> None:
         self._moves, self._reader, self._own = prepared.moves, prepared.reader, prepared.own
         self._stepped = prepared.stepped

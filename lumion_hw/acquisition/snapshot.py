@@ -324,6 +324,8 @@ def restore(
 
 
 class _Restoring:
+    """One restoration of settings: order of the writes, and the errors of each device."""
+
     def __init__(self, settings: Mapping[str, Setting], changes: Sequence[SettingChange], progress: Progress) -> None:
         concerned = {change.device for change in changes}
         self._changes = changes
@@ -339,9 +341,12 @@ class _Restoring:
         self._target = {setting: stored.get(setting.name, before) for setting, before in self._before.items()}
 
     def run(self) -> Restoration:
+        """Write all settings and return the result; sources are off while settings of their device change."""
+        # Light goes off first and on last, so that no source emits with a mixture of old and new settings.
         for light in self._switches("light"):
             if self._before[light] and (light.device in self._retuned or not self._target[light]):
                 self._write(light, False)
+        # Some devices accept settings only while their supply is on, so it is switched off after the settings.
         for supply in self._switches("supply"):
             if not self._before[supply] and (supply.device in self._retuned or self._target[supply]):
                 self._write(supply, True)
@@ -353,6 +358,7 @@ class _Restoring:
                 self._write(supply, False)
         for change in own:
             self._run_unless_failed(change.setting, change.setting.wait_settled)
+        # After a failure no light is switched on: the light path may not be in its restored state.
         for light in self._switches("light"):
             if self._target[light] and not self._broken:
                 self._write(light, True)

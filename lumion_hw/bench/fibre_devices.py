@@ -20,20 +20,31 @@ PathT = TypeVar("PathT", InputPath, OutputPath)
 
 
 class _OpenBench(Protocol):
+    """The properties of an open bench that the functions of this module use."""
+
     model: BenchModel
     wiring: Wiring
 
     @property
-    def devices(self) -> Mapping[str, Any]: ...
+    def devices(self) -> Mapping[str, Any]:
+        """All open devices by name."""
+
     @property
-    def attenuators(self) -> Mapping[str, VariableAttenuator]: ...
+    def attenuators(self) -> Mapping[str, VariableAttenuator]:
+        """Open attenuators by name."""
+
     @property
-    def switches(self) -> Mapping[str, OpticalSwitch]: ...
+    def switches(self) -> Mapping[str, OpticalSwitch]:
+        """Open optical switches by name."""
+
     @property
-    def amplifiers(self) -> Mapping[str, OpticalAmplifier]: ...
+    def amplifiers(self) -> Mapping[str, OpticalAmplifier]:
+        """Open optical amplifiers by name."""
 
 
 class _WithLosses(Protocol):
+    """A function that adds the losses of the devices in a path; the planned gain of amplifiers is in dB."""
+
     def __call__(self, path: PathT, planned_gain_db: float) -> PathT: ...
 
 
@@ -77,6 +88,7 @@ def _losses_adder(bench: _OpenBench, driven_switches: Collection[str] = ()) -> _
     gain_db = cache(lambda name: _gain_db(bench, name))
 
     def loss_db(part: InlineDevice, planned_gain_db: float) -> float:
+        """Return the loss of a device at its present settings; ``BLOCKED_DB`` if it blocks the path."""
         insertion_db: float = getattr(bench.model.devices[part.device], "insertion_loss_db", 0.0)
         if part.device in bench.attenuators:
             settings = bench.attenuators[part.device].settings(part.channel)

@@ -158,6 +158,7 @@ class MeshAccess:
         return np.concatenate(read)
 
     def _sweep_on_board(self, tables: list[NDArray[np.float64]], settle_s: float) -> NDArray[np.float64]:
+        # A point lists only the changed channels, so the first one must list all.
         points = [dict(enumerate(tables[0].tolist()))]
         for before, after in pairwise(tables):
             points.append({int(channel): float(after[channel]) for channel in np.flatnonzero(after != before)})

@@ -327,6 +327,7 @@ class CircuitLighting:
         readings: list[float] = []
 
         def read_w() -> float:
+            """Return the power at the output. Raises ``CircuitError`` if all first readings are dark."""
             power_w = self._exits.read_fastest_w(arm.exit)
             readings.append(power_w)
             if len(readings) == _DARK_READS and max(readings) < dark_w:

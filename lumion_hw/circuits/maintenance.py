@@ -97,6 +97,8 @@ class CircuitHealth:
 
 @dataclass
 class _WatchedCircuit:
+    """A circuit whose light is checked periodically, with the results of the last checks."""
+
     circuit: PlannedCircuit
     health: CircuitHealth
     reference: LightReading | None = None
@@ -109,6 +111,7 @@ class _WatchedCircuit:
 
     @property
     def is_single(self) -> bool:
+        """Whether the circuit has only one arm."""
         return len(self.circuit.arms) == 1
 
 

@@ -46,9 +46,12 @@ _NO_DETOUR_DB = 0.01
 
 
 class _Pair(ParameterType[tuple[str, str]]):
+    """Parameter type for two modules, such as ``sfp-a:sfp-b``."""
+
     name = "from:to"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Return the pair of module names; fails with a usage error for anything else."""
         if isinstance(value, tuple):
             return value
         source, colon, target = str(value).partition(":")

@@ -258,6 +258,7 @@ class FabricManager(JobCircuits):
         has_ended = threading.Event()
 
         def step_or_begin(is_off: bool) -> bool:
+            """Run one step, or set up the circuits again if the controller is off; return whether it is off now."""
             try:
                 recovery = self.begin() if is_off else self.step(min(deadline - self.bench.clock.now(), max_step_s))
             except SafetyError as error:
@@ -316,6 +317,7 @@ class FabricManager(JobCircuits):
         slow_verdicts = list[FailureVerdict]()
 
         def poll(detector: Detector) -> None:
+            """Poll one detector until the deadline, or until the evidence of any detector gives a verdict."""
             clock = self.bench.clock
             while not stop.is_set():
                 began_s = clock.now()

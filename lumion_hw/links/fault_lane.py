@@ -13,6 +13,8 @@ from lumion_hw.links.fault_plan import BYTE_KINDS, LINE_KINDS, Direction, FaultE
 
 @dataclass
 class _Chunk:
+    """Bytes that arrive at ``due_s``."""
+
     due_s: float
     data: bytes
 

@@ -214,6 +214,13 @@ def on_cluster(scheduler: str) -> Mapper:
 
 @dataclass(frozen=True, eq=False)
 class _Layouts:
+    """Random layouts of jobs in racks.
+
+    Attributes:
+        job: Shape ``(layouts, accelerators)``; job of each accelerator.
+        size: Shape ``(layouts, jobs)``; accelerators of each job, 0 for none.
+    """
+
     job: WholeNumber
     size: WholeNumber
 

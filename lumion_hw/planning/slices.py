@@ -173,6 +173,7 @@ class _BusyCounts:
     def count_in_boxes(self, box: tuple[int, int, int], corners: Sequence[int]) -> NDArray[np.int32]:
         """Return the number of busy accelerators in a box, for each possible corner of the box."""
         counts = self._counts
+        # The counts are cumulative: a difference along each axis leaves the accelerators inside the box.
         for axis, (length, count) in enumerate(zip(box, corners, strict=True)):
             counts = counts.take(range(length, length + count), axis) - counts.take(range(count), axis)
         return counts.ravel()
@@ -276,6 +277,7 @@ class FabricRack:
         if room.sum() < needed:
             return None
         while needed:
+            # The smallest sufficient gap keeps large gaps for large slices; without one, the largest gap is used up.
             enough = np.flatnonzero(room >= needed)
             server = int(enough[np.argmin(room[enough])]) if len(enough) else int(np.argmax(room))
             chosen_on_server = np.flatnonzero(free[server])[:needed]

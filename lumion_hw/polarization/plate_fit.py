@@ -126,6 +126,8 @@ def fit_plates(
 
 
 class _PlateFit:
+    """Least-squares fit of retarding plates to the powers measured at plate angles."""
+
     def __init__(self, angles_deg: NDArray[np.float64], powers: NDArray[np.float64], relative_noise: float) -> None:
         self._angles_deg, self._angles_rad, self._powers = angles_deg, np.deg2rad(angles_deg), powers
         self._sigma = relative_noise * np.abs(powers) + _DARK_NOISE

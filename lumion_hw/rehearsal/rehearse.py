@@ -77,6 +77,8 @@ class Rehearsal:
 
 @dataclass
 class _Rank:
+    """A worker process of the rehearsal, on one server."""
+
     server: str
     pid: int
     control: socket.socket
@@ -86,6 +88,7 @@ class _Rank:
     unread: bytes = b""
 
     def order(self, order: str, **details: Any) -> None:
+        """Send an order to the worker; a worker that has ended is ignored."""
         with contextlib.suppress(OSError):
             self.control.sendall((json.dumps({"do": order, **details}) + "\n").encode())
 
@@ -240,6 +243,7 @@ class _Stage:
         self.close()
 
     def close(self) -> None:
+        """Kill the workers and close the network; idempotent."""
         for rank in self._ranks.values():
             rank.control.close()
             with contextlib.suppress(ProcessLookupError):
@@ -257,6 +261,7 @@ class _Stage:
             self._network = None
 
     def frames(self) -> dict[str, int]:
+        """Return the numbers of frames ``moved`` (forwarded) and ``dropped`` by the network."""
         forwarder = self._opened_network().forwarder
         if forwarder is None:
             raise RuntimeError("the network of the rehearsal is not open")

@@ -216,6 +216,7 @@ class RingGroup:
             except OSError as error:
                 failed.append(error)
 
+        # All ranks send at the same time: without a second thread they would wait for each other with full buffers.
         sender = threading.Thread(target=send)
         sender.start()
         received = bytearray()
@@ -239,6 +240,7 @@ class RingGroup:
 
     def sum(self, values: Floats) -> Floats:
         """Return the sum over all ranks, added in rank order."""
+        # The result of a sum of floats depends on the order, and all ranks must end with the same parameters.
         parts = [np.frombuffer(part, dtype=np.float32) for part in self._all_gather(values.tobytes())]
         total = parts[0].copy()
         for part in parts[1:]:

@@ -124,6 +124,7 @@ class _Fields:
         return value
 
     def refuse(self, key: str, expected: str, actual: Any) -> NoReturn:
+        """Raise ``ConfigError`` for a key, with the expected and the actual value."""
         raise ConfigError(f"{self.name}: {key}: expected {expected}, found {_value_text(actual)}", hint=_HINT)
 
 

@@ -233,8 +233,10 @@ class LeaseTable:
         now_s = self._clock.now()
         ports = (requested.port, partner)
         blocking = [lease for lease in self._leases.values() if set(lease.ports) & set(ports)]
+        # A port can only become free at the end of a lease, so no other start can be earlier than these.
         starts_s = [now_s]
         if preempting_rank is not None:
+            # A preemptible lease ends at the latest after the grace time; one that starts later does not block.
             blocking = [lease for lease in blocking if not self._is_preemptible(lease, preempting_rank)] + [
                 replace(lease, ends_s=min(lease.ends_s, now_s + self._grace_s))
                 for lease in blocking
@@ -295,7 +297,8 @@ class LeaseTable:
 
     def _next_number(self) -> int:
         number = self._number + 1
-        if self._path is not None:  # on disk before the lease is granted
+        # On disk before the lease is granted, so that no number is issued again after a restart.
+        if self._path is not None:
             text = json.dumps({"format": _FORMAT, "version": 1, "last_number": number}) + "\n"
             write_file(self._path, "last number of a lease", text)
         self._number = number

@@ -250,6 +250,7 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
     answers: dict[int, bool | None] = {}
 
     def is_routable(mask: int) -> bool | None:
+        """Return whether a set of units can be routed, from earlier answers where possible; ``None`` if undecided."""
         # Supersets of an unroutable set are unroutable, and subsets of a routable set are routable.
         if mask not in answers:
             if any(answer is False and second & mask == second for second, answer in answers.items()):
@@ -262,6 +263,7 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
     for first, second in combinations(range(len(units)), 2):
         is_routable(1 << first | 1 << second)  # pairs are quick to check, and rule out most larger sets
     parts = _minimal_cover(all_units, lambda mask: is_routable(mask) is True)
+    # For a lower bound, undecided sets count as routable.
     proven = len(_minimal_cover(all_units, lambda mask: is_routable(mask) is not False))
     return [_selected(units, mask) for mask in parts], proven
 
@@ -284,7 +286,7 @@ def _minimal_cover(all_units: int, fits: Callable[[int], bool]) -> list[int]:
         lowest = mask & -mask
         part = remaining = mask ^ lowest
         options: list[list[int]] = []
-        # Every subset with the lowest element, larger subsets first.
+        # One part of every cover has the lowest element, so only its subsets are tried, larger ones first.
         while True:
             chosen = part | lowest
             remainder = best[mask ^ chosen]
@@ -371,7 +373,7 @@ def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> t
         with_ports_of, n_unroutable = router.with_ports_of(labels), 0
         for circuits, count in uses.most_common():
             n_unroutable += 0 if with_ports_of.is_routable(circuits, hard=False) else count
-            if n_unroutable > limit:
+            if n_unroutable > limit:  # worse than the best labels already, so the exact number does not matter
                 break
         return n_unroutable
 

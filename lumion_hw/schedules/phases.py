@@ -69,6 +69,7 @@ class PhasePlan:
         """Return the active circuits in each phase, including those that remain from earlier phases."""
         active: ModuleCircuits = ()
         configurations: list[ModuleCircuits] = []
+        # Two iterations: circuits of the last phases can remain active at the start of the next iteration.
         for phase in self.phases * 2:
             active = _with_remaining(active, phase.circuits)
             configurations.append(active)
@@ -233,6 +234,7 @@ def iteration_times(
     now_s = iteration_start_s = ready_s = 0.0
     rows: list[tuple[float, float, float | None, list[DarkSpan]]] = []
     active = plan.configurations()[-1]
+    # In the first iteration no port is busy at the start; only the second iteration is in steady state.
     for turn in range(2 * len(plan.phases)):
         number = turn % len(plan.phases)
         if turn == len(plan.phases):
@@ -331,6 +333,8 @@ def _check_wired(model: BenchModel, plan: PhasePlan) -> None:
 
 
 class _Preparation:
+    """Plans the phases of a job one after another; circuits keep their paths where possible."""
+
     def __init__(self, model: BenchModel, record: CalibrationRecord) -> None:
         self._model, self._record = model, record
         self._planned: dict[tuple[str, str], PlannedCircuit] = {}
@@ -362,6 +366,7 @@ class _Preparation:
 
     def _plan_circuits(self, circuits: ModuleCircuits) -> CircuitPlan:
         refusal: LumionError | None = None
+        # First keep the paths of all earlier phases, then only those of active circuits, then none.
         active_circuits = [pair for pair in circuits if pair in self._active]
         for kept_pairs in dict.fromkeys(
             (self._compatible_pairs(circuits), self._compatible_pairs(active_circuits), ())

@@ -45,6 +45,8 @@ class _Configuration:
 
 @dataclass(frozen=True)
 class _Content:
+    """Contents of the file, with hashes of the bench, the mesh and the record to which they belong."""
+
     software: str
     bench: str
     bench_sha256: str

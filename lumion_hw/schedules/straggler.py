@@ -171,6 +171,7 @@ def _transfers_by_rotation(
             useful = np.flatnonzero(is_held[source] & ~is_held[target])
             if t >= age and is_held[source, t - age] and not is_held[target, t - age]:
                 sent[source, target] = t - age
+            # In the first rounds, and after deviations from the pattern, send the oldest or newest useful chunk.
             elif len(useful):
                 sent[source, target] = int(useful[0] if random.random() < 0.5 else useful[-1])
     return sent
@@ -180,6 +181,7 @@ def _best_matching(
     is_held: NDArray[np.bool_], free: Sequence[int], random: np.random.Generator
 ) -> tuple[_Pairs, _Transfers]:
     ranks = len(is_held)
+    # The copies of a chunk can at most double in a round, so log2(ranks / copies) rounds are still needed.
     copies = np.maximum(is_held.sum(axis=0), 1)
     weight = 1.0 + _LATE ** np.ceil(np.log2(ranks / copies)) + _NOISE * random.random(is_held.shape[1])
     # Chunks that no rank or every rank has are of no use.

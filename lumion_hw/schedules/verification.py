@@ -37,6 +37,7 @@ def verify(schedule: Schedule, *, seed: int = 0) -> None:
             limit=_MAX_NUMBERS,
             unit="chunks",
         )
+    # With large random numbers, a missing or repeated summand almost certainly changes the sum.
     own = np.random.default_rng(seed).integers(1, _LARGEST, (schedule.ranks, schedule.chunks), dtype=np.int64)
     is_held, value = _initial_state(schedule, own)
     for number, round_ in enumerate(schedule.rounds):
@@ -59,6 +60,7 @@ def _initial_state(schedule: Schedule, own: _Array) -> tuple[_Mask, _Array]:
     elif schedule.collective == "broadcast":
         is_held[1:] = False
     elif schedule.collective == "all-to-all":
+        # Chunk source · ranks + target goes from source to target.
         is_held = rank[:, None] == (np.arange(chunks) // ranks)[None, :]
     return is_held, np.where(is_held, value, 0)
 
@@ -78,6 +80,7 @@ def _execute(schedule: Schedule, number: int, is_held: _Mask, value: _Array) -> 
     if len(missing := np.flatnonzero(adds & ~is_held[target, chunk])):
         rank, which = target[missing[0]], chunk[missing[0]]
         raise ConfigError(f"{where}: rank {rank} adds to chunk {which}, which it does not hold")
+    # One assignment for all transfers: every rank sends the values that it held before the round.
     value[target, chunk] = value[source, chunk] + np.where(adds, value[target, chunk], 0)
     is_held[target, chunk] = True
 

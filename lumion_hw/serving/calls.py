@@ -30,6 +30,8 @@ _MAX_CALLS = 24
 
 @dataclass(frozen=True)
 class _Handle:
+    """An open stream or watch of one connection."""
+
     source: Any
     connection: str
     device: str

@@ -266,6 +266,7 @@ class BenchOwner:
             self._news.wait(MAX_PUBLISH_S)
             self._news.clear()
             self.publish()
+            # Changes in this time go into one state, so that a burst of changes does not flood the clients.
             self._stop.wait(_MIN_PUBLISH_S)
 
     def publish(self) -> None:
@@ -324,6 +325,7 @@ class BenchOwner:
                 self._check_lock()
 
     def _end_leases(self) -> None:
+        # A killed client releases nothing; only its connection disappears.
         established = Connections(self.ports)
         self.lease.expire(established)
         for connection in self.calls.connections():
@@ -412,6 +414,7 @@ class BenchOwner:
         self.bench.events.add("set ended", change=number, outcome="done")
 
     def _error_after_silence(self, setting: Setting, requested: Any, error: LinkError) -> LinkError:
+        # A lost reply does not show whether the write was executed, but the present value does.
         failure = self._readings.read_settings(setting.device)
         if failure is not None:
             finding = "The device still does not answer, so the value may or may not be active."

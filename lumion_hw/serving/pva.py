@@ -333,19 +333,25 @@ class PvaServer:
 
 
 class _PutHandler:
+    """PV Access handler that writes a value of the bench."""
+
     def __init__(self, server: PvaServer, write: Callable[[Any, Caller, bool], None]) -> None:
         self._server, self._write = server, write
 
     def put(self, _pv: Any, operation: Any) -> None:
+        """Write the value of a put operation in a worker thread, and reply to the client."""
         sent, caller, waits = operation.value().raw, _caller(operation), _waits_for_completion(operation)
         self._server.answer(lambda: self._write(sent, caller, waits), operation)
 
 
 class _CallHandler:
+    """PV Access handler that calls a function of the bench."""
+
     def __init__(self, server: PvaServer, function: Callable[[Mapping[str, Any], Caller], Any]) -> None:
         self._server, self._function = server, function
 
     def rpc(self, _pv: Any, operation: Any) -> None:
+        """Call the function with the arguments of a remote call in a worker thread, and reply to the client."""
         sent, caller = operation.value(), _caller(operation)
         self._server.answer(lambda: self._function(_query(sent), caller), operation)
 

@@ -15,14 +15,14 @@ from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import DeviceError, FrameError, IdentityError, LinkTimeout
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.codecs.qontrol import (
-    ERROR,
-    IDENTITY,
-    RENUMBERED,
+    ERROR_LINE,
+    IDENTITY_LINE,
+    RENUMBERED_LINE,
     REQUEST_ERRORS,
     SERIAL_ERROR,
     QontrolRequest,
+    encode_text_request,
     error_name,
-    text_request,
 )
 from lumion_hw.sessions.conversation import Conversation, format_bytes
 
@@ -39,7 +39,7 @@ _MAX_LIST_LINES = 10_000
 _MAX_REPORTS = 1000
 _MAX_BUFFER_BYTES = 1 << 16
 # Its reply has a unique number, which cannot be confused with a value or OK.
-_MARKER = text_request("ID?", IDENTITY)
+_MARKER = encode_text_request("ID?", IDENTITY_LINE)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class QontrolSession(Conversation):
 
     def renumber(self) -> int:
         """Make the modules renumber themselves (``NUP=0``); return the number of modules that confirmed."""
-        return len(self.request_list(text_request("NUP=0", RENUMBERED)))
+        return len(self.request_list(encode_text_request("NUP=0", RENUMBERED_LINE)))
 
     def query_lines(self, request: QontrolRequest) -> tuple[str, ...]:
         """Send one request and return the lines of its reply. Raises the errors of :meth:`run`."""
@@ -177,7 +177,7 @@ class QontrolSession(Conversation):
             while True:
                 line = self.receive_line(_MARKER.text, deadline)
                 text = line.decode("ascii", errors="replace")
-                if text == self._identity or (self._identity is None and IDENTITY.fullmatch(text)):
+                if text == self._identity or (self._identity is None and IDENTITY_LINE.fullmatch(text)):
                     return True
                 self._count(foreign_bytes=len(line) + 1)
                 if self._report(text, _MARKER.text) in REQUEST_ERRORS:
@@ -221,7 +221,7 @@ class QontrolSession(Conversation):
                 raise
             text = raw.decode("ascii", errors="backslashreplace")
             # The whole line must match. The maker's client searches for a number and reads +1.2e-03 V as 1.2 V.
-            if request.line.fullmatch(text):
+            if request.line_pattern.fullmatch(text):
                 lines.append(text)
             elif (code := self._report(text, request.text)) is not None:
                 # Reports about the outputs arrive at any time and do not end a
@@ -254,7 +254,7 @@ class QontrolSession(Conversation):
         )
 
     def _report(self, text: str, during: str) -> int | None:
-        match = ERROR.fullmatch(text.strip())
+        match = ERROR_LINE.fullmatch(text.strip())
         if match is None:
             return None
         report = Report(int(match[1]), int(match[2]), during, self._clock.now())

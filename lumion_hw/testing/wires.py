@@ -120,12 +120,15 @@ class _DeviceWithActions:
 
     @property
     def name(self) -> str:
+        """Name of the emulated device."""
         return self._device.name
 
     def connect(self) -> Peer:
+        """Open a connection to the emulated device."""
         return self._device.connect()
 
     def advance(self) -> None:
+        """Run the posted actions, then advance the device; an action's error goes to the thread that posted it."""
         while self._posted:
             action, done = self._posted.popleft()
             try:
@@ -137,6 +140,7 @@ class _DeviceWithActions:
         self._device.advance()
 
     def next_due(self) -> float | None:
+        """Return the time of the device's next action; minus infinity while posted actions wait."""
         return float("-inf") if self._posted else self._device.next_due()
 
     def run_action(self, action: Callable[[], object]) -> None:

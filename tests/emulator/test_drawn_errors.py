@@ -70,7 +70,7 @@ def test_power_and_frequency_of_an_itla() -> None:
     lights = []
     for seed in range(N):
         laser = ItlaPhysics(np.random.default_rng(seed), 0.0)
-        laser.aim(10.0, 0.0, emits=True, dark=False)
+        laser.set_target(10.0, 0.0, emits=True, dark=False)
         lights.append(laser.light(193.4e6, 60.0))
     # 0.25 dB, limited to twice that.
     errors_db = [dbm_from_w(each.power_w) - 10.0 for each in lights]

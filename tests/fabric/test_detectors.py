@@ -20,7 +20,7 @@ from lumion_hw.fabric.detectors.host import (
     HeartbeatOptions,
     Process,
     ProcessOptions,
-    link_changes,
+    parse_link_changes,
 )
 from lumion_hw.interfaces import LightThreshold
 from tests.fabric.managed_fabric import SMALL
@@ -108,8 +108,8 @@ def test_a_command_has_to_fail_some_times_in_a_row(watched: WatchTargets) -> Non
         assert not found
         watched.bench.clock.sleep(0.1)
         detector.poll(0.0)
-        assert detector._running is not None
-        detector._running.wait()
+        assert detector._process is not None
+        detector._process.wait()
         found += detector.poll(0.0)
     assert [(each.observation, each.subject) for each in found] == [("gone", "a")]
     assert "ended with exit code 1" in found[0].reason
@@ -123,6 +123,6 @@ def test_link_changes_are_read_from_rtnetlink() -> None:
     body = bytes(16) + attribute(3, b"data0\0") + attribute(33, b"\0")
     message = struct.pack("=IHHII", 16 + len(body), 16, 0, 0, 0) + body
     other = struct.pack("=IHHII", 16, 3, 0, 0, 0)
-    assert link_changes(message + other) == [("data0", False)]
-    assert link_changes(b"\1\2\3") == []
-    assert link_changes(struct.pack("=IHHII", 4, 16, 0, 0, 0)) == []
+    assert parse_link_changes(message + other) == [("data0", False)]
+    assert parse_link_changes(b"\1\2\3") == []
+    assert parse_link_changes(struct.pack("=IHHII", 4, 16, 0, 0, 0)) == []

@@ -17,7 +17,10 @@ MeterT = TypeVar("MeterT", bound="PowerMeter")
 
 
 class _Driver(Protocol):
-    def open(self) -> None: ...
+    """A driver that can be opened."""
+
+    def open(self) -> None:
+        """Connect to the device."""
 
 
 DriverT = TypeVar("DriverT", bound=_Driver)

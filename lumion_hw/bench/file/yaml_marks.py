@@ -80,6 +80,7 @@ class _CoreLoader(yaml.SafeLoader):
         self._depth = self._keys = self._values = 0
 
     def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
+        """Compose one node. Raises ``MarkedYAMLError`` for aliases, and beyond the limits on depth and size."""
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if self.check_event(yaml.AliasEvent):
             message = f"aliases (*{event.anchor}) are not allowed in bench files: write the value out"

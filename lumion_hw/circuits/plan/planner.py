@@ -107,6 +107,8 @@ def _checked_mesh(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshT
 
 
 class _Planner:
+    """Plans circuits: finds routes, and shorter routes for circuits whose link budget their length violates."""
+
     def __init__(
         self,
         model: BenchModel,
@@ -137,6 +139,12 @@ class _Planner:
         self._total_mw = float(getattr(model.devices[model.mesh_section.controller], "total_power_mw", float("inf")))
 
     def plan(self) -> CircuitPlan:
+        """Return the plan.
+
+        Raises:
+            RoutingError: No routes exist within the hop limits.
+            BudgetError: A link budget is violated, also with shorter routes.
+        """
         hop_limits = self._hop_limits()
         try:
             plan = self._plan_once(hop_limits)

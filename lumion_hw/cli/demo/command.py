@@ -134,10 +134,13 @@ def _show_bench(bench: Bench) -> None:
 
 
 class _ResultPrinter:
+    """Prints the result of each step of the demo as tables."""
+
     def __init__(self, bars: RunProgress) -> None:
         self._bars = bars
 
     def print_result(self, step: str, result: object) -> None:
+        """Print the result of a step; unknown types are skipped."""
         self._bars.between()
         from calibration.report.summary import calibration_text
         from lumion_hw.cli.demo import report as page

@@ -221,9 +221,12 @@ def dump(
 
 
 class _Password(ParameterType[str]):
+    """Parameter type for the four-byte password of a module, in hexadecimal digits."""
+
     name = "hex"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the digits in lower case, without prefix or suffix; fails with a usage error for anything else."""
         text = str(value).lower().removeprefix("0x").removesuffix("h")
         if not (0 < len(text) <= 8 and all(digit in "0123456789abcdef" for digit in text)):
             self.fail("not a password; give one to eight hexadecimal digits, such as 00001011.", param, ctx)

@@ -106,9 +106,11 @@ class _QsfpDump:
         return tuple(item for item, fits in self.checksums.items() if not fits)
 
     def has_field(self, field: QsfpField) -> bool:
+        """Return whether the image contains all bytes of a field."""
         return self.image.has(field.space, field.span())
 
     def raw(self, field: QsfpField) -> bytes:
+        """Return the bytes of a field; zeros if the image lacks the half page."""
         half = self.image.half(field.space) or bytes(HALF_BYTES)
         first = field.byte % HALF_BYTES
         return half[first : first + field.length]

@@ -306,6 +306,7 @@ def _lane(table: Mapping[Flag, DecodedField], flags: Collection[Flag], lane: int
         return next((table[name, index] for name in names for index in (lane, None) if (name, index) in table), None)
 
     def is_set(names: Collection[str]) -> bool | None:
+        """Return whether any of the flags is set; ``None`` if the module has not reported this."""
         if any((name.removesuffix("_flag"), lane) in flags for name in names):
             return True
         values = [item.value for name in names if (item := find([name])) is not None and item.value is not None]

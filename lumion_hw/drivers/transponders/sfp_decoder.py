@@ -128,9 +128,11 @@ class _SfpDump:
         return self.image.has(_KEYS[device], span)
 
     def has_field(self, field: SfpField) -> bool:
+        """Return whether the image contains all bytes of a field."""
         return self.has(field.space, range(field.byte, field.end))
 
     def raw(self, field: SfpField) -> bytes:
+        """Return the bytes of a field."""
         return self.memories[field.space][field.byte : field.end]
 
     def number(self, name: str) -> float | None:

@@ -86,6 +86,8 @@ _LOGIN_LIMIT = 1024
 
 @dataclass
 class _AnalyzerSettings:
+    """Settings of the analyser; lengths in metres."""
+
     center_m: float = 1.55e-6
     span_m: float = 100e-9
     resolution_m: float = 1e-9
@@ -143,6 +145,8 @@ class _AnalyzerSettings:
 
 @dataclass
 class _Trace:
+    """One trace: points, and the number of sweeps that it contains."""
+
     wavelength_m: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     level_dbm: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     sweeps: int = 0
@@ -592,6 +596,8 @@ class EmulatedAq6370(ScpiDevice):
 
 
 class _Login:
+    """Login in front of a connection: passes data on only after the host has logged in."""
+
     def __init__(self, device: EmulatedAq6370, connection: Connection) -> None:
         self._device, self._connection = device, connection
         self._line = bytearray()
@@ -600,6 +606,7 @@ class _Login:
         self._login_started = self._is_logged_in = False
 
     def receive(self, data: bytes) -> None:
+        """Process bytes from the host; pass them on to the analyser after the login."""
         self._device.advance()
         for byte in data.splitlines(keepends=True) if data else ():
             self._line += byte
@@ -644,11 +651,14 @@ class _Login:
         self._replies += f"{text}\r\n".encode("ascii")
 
     def transmit(self) -> bytes:
+        """Return the login's replies, followed by those of the analyser."""
         login_replies, self._replies = bytes(self._replies), bytearray()
         return login_replies + (self._connection.transmit() if self._is_logged_in else b"")
 
     def next_event(self) -> float | None:
+        """Return the time at which the analyser next has something to send."""
         return self._connection.next_event()
 
     def close(self) -> None:
+        """Close the connection to the analyser."""
         self._connection.close()

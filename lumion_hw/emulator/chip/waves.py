@@ -83,6 +83,14 @@ class Waves:
 
 @dataclass(frozen=True, eq=False)
 class _Graph:
+    """Wave equations of a mesh, which all chips with this mesh share.
+
+    Attributes:
+        place: Place of each PUC-port's wave in the elimination order.
+        out_wave: Waves that leave at each port, two per port.
+        out_element: Cell element that each of these waves passes.
+    """
+
     place: Integers
     equations: WaveEquations
     out_wave: Integers

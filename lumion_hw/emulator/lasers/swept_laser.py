@@ -106,6 +106,8 @@ class ArmedSweep:
 
 @dataclass(frozen=True)
 class _Trajectory:
+    """Wavelength over time during a sweep."""
+
     times_s: NDArray[np.float64]
     nm: NDArray[np.float64]
 

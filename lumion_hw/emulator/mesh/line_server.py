@@ -68,6 +68,8 @@ def parse_states(line: bytes, n_pucs: int = N_PUCS) -> dict[int, str]:
 
 @dataclass
 class _StateJob:
+    """A command that sets PUC states, from its start to its end; the states are reported one by one."""
+
     states: dict[int, str]
     begin_s: float
     end_s: float

@@ -94,6 +94,8 @@ class HeadRack:
 
 @dataclass
 class _SlotState:
+    """Recording functions of one slot: their plans and the present run."""
+
     plans: dict[RunFunction, MeterRunPlan] = field(
         default_factory=lambda: {
             RunFunction.LOGGING: MeterRunPlan(RunFunction.LOGGING, 100, 0.1, 0.1),

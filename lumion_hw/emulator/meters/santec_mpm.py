@@ -61,6 +61,8 @@ _NON_PRINTABLE = re.compile(rb"[^\x20-\x7e\t]")
 
 
 class _MpmPeer:
+    """One host connection to an emulated MPM mainframe."""
+
     def __init__(self, device: EmulatedSantecMpm) -> None:
         self._device = device
         self._line = bytearray()
@@ -68,6 +70,7 @@ class _MpmPeer:
         self._replies: deque[tuple[float, Callable[[], bytes]]] = deque()
 
     def receive(self, data: bytes) -> None:
+        """Execute the complete lines among the received bytes; a line may arrive in several pieces."""
         self._device.advance()
         for text_line in data.splitlines(keepends=True):
             self._line += text_line[: max(_MAX_LINE + 1 - len(self._line), 0)]
@@ -83,6 +86,7 @@ class _MpmPeer:
                     self._replies.append((max(reply[0], earliest), reply[1]))
 
     def transmit(self) -> bytes:
+        """Return the replies that are due."""
         self._device.advance()
         output = bytearray()
         while self._replies and self._replies[0][0] <= self._device.now() + 1e-9:
@@ -90,9 +94,11 @@ class _MpmPeer:
         return bytes(output)
 
     def next_event(self) -> float | None:
+        """Return the time of the next reply; ``None`` without a pending reply."""
         return self._replies[0][0] if self._replies else None
 
     def close(self) -> None:
+        """Drop the pending replies."""
         self._replies.clear()
 
 

@@ -487,6 +487,7 @@ class OpticalWorld:
         ]
 
         def jones_at(frequency_hz: float) -> NDArray[np.complex128]:
+            """Return the Jones matrix from the sender's to the receiver's tributaries at a frequency."""
             jones = np.zeros((2, 2), dtype=np.complex128)
             for index, input_gain in inputs:
                 fields = self._output_fields(index, frequency_hz) * math.sqrt(self._input_gain(index) * input_gain)

@@ -44,6 +44,8 @@ _VERSION = "EPC OEM Driver V2.10"
 
 @dataclass
 class _Settings:
+    """Settings of the controller; lists have one entry per channel."""
+
     drive_mv: list[int] = field(default_factory=lambda: [0] * N_CHANNELS)
     frequency_hz: list[int] = field(default_factory=lambda: [10] * N_CHANNELS)
     scrambling: bool = False
@@ -55,6 +57,8 @@ class _Settings:
 
 
 class _Epc04Peer(SerialPeer):
+    """One host connection to the controller."""
+
     command_ends = b"\r\n"
 
     def __init__(self, device: Epc04, line: SerialLine) -> None:

@@ -90,6 +90,8 @@ class Paddle:
 
 
 class _MpcPeer(SerialPeer):
+    """One host connection to the paddle controller."""
+
     def __init__(self, device: Mpc320, line: SerialLine) -> None:
         super().__init__(device, line)
         self._decoder = AptFrameReader()

@@ -36,11 +36,15 @@ class SuffixRange:
 
 @dataclass(frozen=True)
 class _Node:
+    """One keyword of a command pattern, with the name of its numeric suffix."""
+
     spelling: str
     suffix: str = ""
 
 
 class _Branch:
+    """Commands below one keyword, and the forms of the command that ends here: set and query."""
+
     def __init__(self) -> None:
         self.children: dict[str, _Branch] = {}
         self.forms_by_query: dict[bool, tuple[tuple[_Node, ...], Form, Mapping[str, int]]] = {}

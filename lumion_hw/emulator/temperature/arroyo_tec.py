@@ -56,6 +56,8 @@ _ERRORS = {
 
 @dataclass
 class _TecSettings:
+    """Settings of the temperature controller."""
+
     setpoint_c: float = REFERENCE_C
     tolerance_k: float = 0.2
     window_s: float = 5.0

@@ -127,6 +127,8 @@ def _message() -> _Parser:
 
 
 class _BridgePeer(SerialPeer):
+    """One host connection to the I2C bridge."""
+
     command_ends = b"P"
 
     def __init__(self, bridge: I2cBridge, line: SerialLine) -> None:

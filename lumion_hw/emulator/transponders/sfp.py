@@ -75,6 +75,8 @@ class SfpProfile:
 
 
 class _LaggedBit:
+    """A status bit whose register shows a change only after a delay."""
+
     def __init__(self, value: bool) -> None:
         self.value = value
         self._reported_value = value

@@ -352,6 +352,8 @@ def _error(code: int) -> HislipMessage:
 
 
 class _Channel:
+    """One TCP connection of a HiSLIP session: its synchronous or asynchronous channel."""
+
     def __init__(self, front: HislipFront) -> None:
         self._front = front
         self._decoder = HislipDecoder()
@@ -361,6 +363,7 @@ class _Channel:
         self._ended = False
 
     def receive(self, data: bytes) -> None:
+        """Process the messages that the received bytes complete; an invalid header ends the session."""
         if self._ended:
             return
         self._decoder.feed(data)
@@ -412,6 +415,7 @@ class _Channel:
         self._ended = True
 
     def transmit(self) -> bytes:
+        """Return the bytes to send. Raises ``LinkLost`` after the last byte of an ended session."""
         session = self._session
         if session is not None and not self._ended:
             # The other channel has ended the session, or its number has been assigned to a new session.
@@ -429,6 +433,7 @@ class _Channel:
         return output
 
     def next_event(self) -> float | None:
+        """Return the time at which the channel next has bytes to send; ``None`` before the session starts."""
         if self._output or self._ended:
             return self._front.clock.now()
         if self._session is None:
@@ -438,6 +443,7 @@ class _Channel:
         return self._session.next_event
 
     def close(self) -> None:
+        """End the session that uses this channel."""
         self._ended = True
         if self._session is not None:
             self._session.close()

@@ -19,41 +19,41 @@ from lumion_hw.fabric.detectors.kind import DetectorOptions, PollingDetector, Wa
 from lumion_hw.fabric.evidence import Evidence
 from lumion_hw.fabric.servers import units
 
-# linux/rtnetlink.h and linux/if_link.h; the module socket does not define these numbers.
+# linux/rtnetlink.h and linux/if_link.h; the module ``socket`` does not define these numbers.
 _RTMGRP_LINK = 1
 _RTM_NEWLINK = 16
 _IFLA_IFNAME, _IFLA_CARRIER = 3, 33
 
 
-def link_changes(message: bytes) -> list[tuple[str, bool]]:
+def parse_link_changes(message: bytes) -> list[tuple[str, bool]]:
     """Return interface name and carrier state for every RTM_NEWLINK message in a datagram (rtnetlink(7))."""
     changes: list[tuple[str, bool]] = []
     while len(message) >= 16:
-        length, kind = struct.unpack_from("=IH", message)
-        # A length shorter than the header would repeat this loop for ever.
+        length, message_type = struct.unpack_from("=IH", message)
+        # A length shorter than the header is invalid; with length 0 this loop would never end.
         if length < 16:
             break
-        if kind == _RTM_NEWLINK:
+        if message_type == _RTM_NEWLINK:
             name, carrier = "", None
-            # Attributes begin behind both headers, and each is padded to a multiple of four bytes.
-            at = 32  # header of netlink, then ifinfomsg
-            while at + 4 <= min(length, len(message)):
-                size, attribute = struct.unpack_from("=HH", message, at)
+            # Attributes follow the two headers (nlmsghdr, ifinfomsg), and each is padded to a multiple of four bytes.
+            offset = 32
+            while offset + 4 <= min(length, len(message)):
+                size, attribute = struct.unpack_from("=HH", message, offset)
                 if size < 4:
                     break
-                value = message[at + 4 : at + size]
+                value = message[offset + 4 : offset + size]
                 if attribute == _IFLA_IFNAME:
                     name = value.rstrip(b"\0").decode(errors="replace")
                 elif attribute == _IFLA_CARRIER and value:
                     carrier = bool(value[0])
-                at += (size + 3) & ~3
+                offset += (size + 3) & ~3
             if carrier is not None:
                 changes.append((name, carrier))
         message = message[(length + 3) & ~3 :]
     return changes
 
 
-def carrier_socket() -> socket.socket:
+def open_carrier_socket() -> socket.socket:
     """Return a socket that receives link changes in the network namespace of this process.
 
     Raises:
@@ -80,22 +80,26 @@ class Carrier(PollingDetector):
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
-        self._circuit_at: dict[str, str] = {}
+        self._circuit_by_interface: dict[str, str] = {}
         self._polled_s = 0.0
 
     def start(self, watched: WatchTargets) -> None:
         """Watch the network interfaces at the ends of the given circuits."""
         super().start(watched)
         self._polled_s = self._clock.now()
-        module_at = {
+        module_by_interface = {
             interface: nic
             for unit in units(watched.bench.model).values()
             for nic, interface in zip(unit.nics, unit.interfaces, strict=False)
         }
-        ends = {circuit.request.target: circuit.request.name for circuit in watched.circuits}
-        self._circuit_at = {interface: ends[nic] for interface, nic in module_at.items() if nic in ends}
+        circuit_by_target = {circuit.request.target: circuit.request.name for circuit in watched.circuits}
+        self._circuit_by_interface = {
+            interface: circuit_by_target[nic]
+            for interface, nic in module_by_interface.items()
+            if nic in circuit_by_target
+        }
         if self._socket is None:
-            self._socket = carrier_socket()
+            self._socket = open_carrier_socket()
 
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
         """Return the changes of network carrier since the last poll."""
@@ -108,8 +112,8 @@ class Carrier(PollingDetector):
                 break
             except OSError:  # the socket overflowed: later messages repeat the state
                 continue
-            for interface, carrier in link_changes(message):
-                circuit = self._circuit_at.get(interface)
+            for interface, carrier in parse_link_changes(message):
+                circuit = self._circuit_by_interface.get(interface)
                 if circuit is not None:
                     reason = f"{interface} has {'' if carrier else 'no '}carrier"
                     evidence.append(self._evidence("lit" if carrier else "dark", circuit, self._polled_s, reason))
@@ -143,8 +147,8 @@ class Process(PollingDetector):
 
     def __init__(self, options: ProcessOptions) -> None:
         self._options = options
-        self._handle: int | None = None
-        self._is_reported = False
+        self._pidfd: int | None = None
+        self._is_end_reported = False
         self._polled_s = 0.0
 
     def start(self, watched: WatchTargets) -> None:
@@ -155,15 +159,15 @@ class Process(PollingDetector):
         """
         super().start(watched)
         self._polled_s = self._clock.now()
-        if self._handle is not None or self._is_reported:
+        if self._pidfd is not None or self._is_end_reported:
             return
         try:
-            # Unlike a process ID, a handle can never come to mean another process.
-            self._handle = os.pidfd_open(self._pid())
+            # The kernel can reuse a process ID for a new process; a pidfd always refers to the same process.
+            self._pidfd = os.pidfd_open(self._read_pid())
         except ProcessLookupError:
-            self._handle = None
+            self._pidfd = None
 
-    def _pid(self) -> int:
+    def _read_pid(self) -> int:
         if self._options.pid is not None:
             return self._options.pid
         path = self._options.pid_file
@@ -173,30 +177,30 @@ class Process(PollingDetector):
             return int(Path(path).read_text(encoding="ascii"))
         except (OSError, ValueError) as error:
             raise ConfigError(
-                f"the process detector of {self._options.unit} found no process ID in {path} ({error})"
+                f"the process detector of {self._options.unit} cannot read a process ID from {path} ({error})"
             ) from error
 
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
         """Return an observation if the watched process has ended since the last poll."""
         del timeout_s
-        if self._is_reported or (self._handle is not None and not select.select([self._handle], [], [], 0.0)[0]):
+        if self._is_end_reported or (self._pidfd is not None and not select.select([self._pidfd], [], [], 0.0)[0]):
             self._polled_s = self._clock.now()
             return ()
-        self._is_reported = True
+        self._is_end_reported = True
         return [self._evidence("gone", self._options.unit, self._polled_s, "its process has ended")]
 
     def close(self) -> None:
-        """Release the process handle; idempotent."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        """Close the file descriptor of the process; idempotent."""
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
 
 
 class HeartbeatOptions(DetectorOptions):
     """Options of :class:`Heartbeat`."""
 
     port: WholeNumber = Field(ge=0, le=65535, description="UDP port of this host; 0 for any free port.")
-    # This host only by default: heartbeats are not signed, so whoever reaches the port can keep a dead server alive.
+    # By default only this host can send: heartbeats are not signed, so any sender could make a dead server look alive.
     host: str = Field("127.0.0.1", description="Address of this host in the control network.")
     limit_s: Number = Field(
         0.3, ge=0.01, le=3600.0, description="Silence after which a sender counts as failed, in seconds."
@@ -232,7 +236,7 @@ class Heartbeat(PollingDetector):
         return str(host), int(port)
 
     def start(self, watched: WatchTargets) -> None:
-        """Open the socket, and expect heartbeats of the given servers and accelerators."""
+        """Open the socket, and accept heartbeats of the given servers and accelerators."""
         super().start(watched)
         self._units = watched.units
         if self._socket is None:
@@ -254,7 +258,7 @@ class Heartbeat(PollingDetector):
                 if sender in self._missing_senders:
                     self._missing_senders.discard(sender)
                     evidence.append(self._evidence("back", sender, now_s, "heartbeats are received again"))
-        # Only senders that were heard before are listed, so a server that sends no heartbeats is not blamed.
+        # Only senders of an earlier heartbeat are checked, so a server without a heartbeat program is not reported.
         for sender, contact_s in self._last_contact_s.items():
             if now_s - contact_s > self._options.limit_s and sender not in self._missing_senders:
                 self._missing_senders.add(sender)
@@ -293,61 +297,62 @@ class HealthCommand(PollingDetector):
 
     def __init__(self, options: HealthCommandOptions) -> None:
         self._options = options
-        self._running: subprocess.Popen[bytes] | None = None
-        self._began_s = self._next_s = self._healthy_s = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started_s = self._next_s = self._last_healthy_s = 0.0
         self._failures = 0
 
     def start(self, watched: WatchTargets) -> None:
         """Run the health command periodically from now on."""
         super().start(watched)
-        self._next_s = self._healthy_s = self._clock.now()
+        self._next_s = self._last_healthy_s = self._clock.now()
 
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
         """Report the result of the health command if it has ended, and start its next run when due."""
         del timeout_s
         now_s = self._clock.now()
-        if self._running is None:
+        if self._process is None:
             if now_s < self._next_s:
                 return ()
-            self._began_s, self._next_s = now_s, now_s + self._options.every_s
+            self._started_s, self._next_s = now_s, now_s + self._options.every_s
             try:
-                self._running = subprocess.Popen(
+                self._process = subprocess.Popen(
                     self._options.argv,
-                    # No pipes: nobody reads them, and a program stops when its pipe is full.
+                    # No pipes: this detector would not read them, and a program blocks when its pipe is full.
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                 )
             except OSError as error:
-                return self._run_result(f"{self._options.argv[0]} cannot be run: {error.strerror}")
+                return self._record_result(f"{self._options.argv[0]} cannot be run: {error.strerror}")
             return ()
-        code = self._running.poll()
-        # Never waited for, so that a slow program does not delay the other detectors.
-        if code is None and now_s - self._began_s < self._options.timeout_s:
+        code = self._process.poll()
+        # Poll without waiting: a slow program must not delay the other detectors.
+        if code is None and now_s - self._started_s < self._options.timeout_s:
             return ()
         if code is None:
-            self._stop()
-            return self._run_result(f"{self._options.argv[0]} took longer than {self._options.timeout_s:g} s")
-        self._running = None
-        return self._run_result(f"{self._options.argv[0]} ended with exit code {code}" if code else "")
+            self._kill_process()
+            return self._record_result(f"{self._options.argv[0]} took longer than {self._options.timeout_s:g} s")
+        self._process = None
+        return self._record_result(f"{self._options.argv[0]} ended with exit code {code}" if code else "")
 
-    def _run_result(self, failure: str) -> list[Evidence]:
-        before, self._failures = self._failures, self._failures + 1 if failure else 0
-        since_s = self._healthy_s
+    def _record_result(self, failure: str) -> list[Evidence]:
+        previous_failures, self._failures = self._failures, self._failures + 1 if failure else 0
+        since_s = self._last_healthy_s
         if not failure:
-            self._healthy_s = self._clock.now()
-            return [self._evidence("back", self._options.unit, since_s)] if before >= self._options.times else []
-        # Reported once, when the count is reached, and not again after every further failure.
+            self._last_healthy_s = self._clock.now()
+            had_failed = previous_failures >= self._options.times
+            return [self._evidence("back", self._options.unit, since_s)] if had_failed else []
+        # Report the failure once, when the count is reached; further failures add no evidence.
         if self._failures != self._options.times:
             return []
         return [self._evidence("gone", self._options.unit, since_s, failure)]
 
-    def _stop(self) -> None:
-        if self._running is not None:
-            self._running.kill()
-            self._running.wait()
-            self._running = None
+    def _kill_process(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
 
     def close(self) -> None:
         """End a running health command; idempotent."""
-        self._stop()
+        self._kill_process()

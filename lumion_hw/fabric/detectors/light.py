@@ -166,6 +166,7 @@ class Modules(PollingDetector):
         evidence: list[Evidence] = []
 
         def read(target: str) -> None:
+            """Read the loss-of-signal flag of one receiver, and add evidence if the flag has changed."""
             try:
                 los = watched.bench.transponders[target].status().rx_los
             except LinkError:

@@ -86,6 +86,8 @@ class Circuit:
 
 
 class _Mapping(dict[str, Any]):
+    """A mapping of a netlist, with the line number of each key."""
+
     def __init__(self) -> None:
         super().__init__()
         self.lines: dict[str, int] = {}
@@ -186,11 +188,14 @@ def flat_circuit(text: str, name: str, is_known: Callable[[str, str], bool], top
 
 @dataclass
 class _Reader:
+    """Reads a hierarchical netlist into a flat circuit."""
+
     circuit: Circuit
     netlists: Mapping[str, Any]
     is_known: Callable[[str, str], bool]
 
     def read(self, component: str) -> None:
+        """Read a component and its parts into the circuit; its pins become the ports of the circuit."""
         ports = self._read_component(component, "", Transform(), (component,))
         self.circuit.ports.extend(ports.items())
 
@@ -221,6 +226,7 @@ class _Reader:
                     raise self.circuit.error(f"more than {MAX_INSTANCES} instances", "Check the arrays.", instance)
 
         def resolve(text: Any, line: int) -> Pin:
+            """Return the pin of the flat circuit that a pin of this component stands for."""
             instance, port = self._pin(text, line)
             if instance not in inner:
                 pin = prefix + instance, port

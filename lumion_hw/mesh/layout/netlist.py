@@ -155,6 +155,8 @@ class _Part:
 
 
 class _Builder:
+    """Converts a flat circuit into a mesh of cells that waveguides join."""
+
     def __init__(self, circuit: Circuit, cells: Mapping[str, str]) -> None:
         self._circuit = circuit
         self._components = {
@@ -172,6 +174,7 @@ class _Builder:
         self._number_ports()
 
     def build(self) -> NetlistMesh:
+        """Return the mesh. Raises ``ConfigError`` for fewer than two or too many cells, and for separate parts."""
         parts = [part for part in self._parts.values() if part.cell >= 0]
         if not parts:
             raise self._circuit.error("the netlist has no cell with a coupler or heater", "Check the key 'instances'.")

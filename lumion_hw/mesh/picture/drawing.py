@@ -73,6 +73,7 @@ class _Circuit:
 
     @property
     def colour(self) -> str:
+        """Colour of the path, or else the colour for the number of the circuit."""
         return self.path.colour or _COLOURS[self.index % len(_COLOURS)]
 
     @property
@@ -82,6 +83,7 @@ class _Circuit:
         return (self.path.source, _shortened(source, _NAME_LETTERS)), (self.target, _shortened(target, _NAME_LETTERS))
 
     def stroke(self, width_px: float) -> str:
+        """Return the SVG attributes of the circuit's line: colour, width in px and dashes."""
         dash = _DASHES[self.index % len(_DASHES)]
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         return f'fill="none" stroke={quoteattr(self.colour)} stroke-width="{width_px:g}"{dashed}'
@@ -251,6 +253,8 @@ def _field(mesh: MeshTopology, page: PageLayout, field: NDArray[np.float64], ran
 
 @dataclass(frozen=True)
 class _Marks:
+    """Marks of all PUCs in a drawing: states, faults, values and drive channels."""
+
     states: Mapping[int, State]
     failed: frozenset[int]
     parked: frozenset[int]
@@ -259,6 +263,7 @@ class _Marks:
     channels: Sequence[int]
 
     def symbol(self, mesh: MeshTopology, puc: int) -> Symbol:
+        """Return the symbol of a PUC with its marks."""
         value = None if self.values is None else self.values.pucs.get(puc)
         return Symbol(
             CELL_KINDS[mesh.cell_kinds[puc]],

@@ -173,6 +173,7 @@ def unitary_dilation(matrix: Complex) -> Complex:
     if np.abs(values - 1.0).max() < _NOT_UNITARY:
         unitary: Complex = left @ right
         return unitary
+    # Halmos dilation [[A, √(1 - A·A†)], [√(1 - A†·A), -A†]]; the outputs of the second half take the remaining light.
     remaining = np.sqrt(1.0 - np.minimum(values, 1.0) ** 2)
     blocks = [[left * values @ right, left * remaining @ left.conj().T],
               [(right.conj().T * remaining) @ right, -(right.conj().T * values) @ left.conj().T]]  # fmt: skip

@@ -216,6 +216,8 @@ def _joint_incidence(mesh: MeshTopology, joints: NDArray[np.int64], ends: NDArra
 
 
 class _JointCompensation:
+    """Common phases of PUCs that cancel the phases of joints, as crosstalk and heat change them."""
+
     def __init__(
         self, calibrated: CalibratedMesh, joints: NDArray[np.bool_], compensating_pucs: NDArray[np.int64]
     ) -> None:

@@ -50,11 +50,14 @@ class PhaseEquations:
 
 
 class _Equations:
+    """Phase equations in the order in which they were added; see :class:`PhaseEquations`."""
+
     def __init__(self) -> None:
         self.rows: list[Real] = []
         self.wanted: list[float] = []
 
     def add(self, row: Real, wanted_rad: float) -> None:
+        """Add one equation: the sum of phases weighted by ``row`` shall be ``wanted_rad`` modulo 2π."""
         self.rows.append(row)
         self.wanted.append(wanted_rad)
 

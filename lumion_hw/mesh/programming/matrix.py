@@ -504,6 +504,7 @@ class MatrixModel:
         per_rad = _HEAT_WEIGHT * heat / max(float(heat @ reach), 1e-300)
 
         def loss(point: Real) -> tuple[float, Real]:
+            """Return 1 minus the fidelity plus the price of heater power, and its slopes by all variables."""
             own = own_rad.copy()
             own[heaters] = point[: len(heaters)]
             turned = point[len(heaters) :] if self.place.ignores_port_phases else ports

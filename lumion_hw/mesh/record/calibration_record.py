@@ -1,7 +1,7 @@
-"""The calibration record: everything known about one mesh, in one immutable document.
+"""The calibration record: an immutable document with all calibration data of one mesh.
 
-The record states its device (serial number, mesh and channel map) and contains a hash of its own content. Large arrays
-are stored in a separate file. :mod:`lumion_hw.storage` reads and writes records.
+The record identifies its device (serial number, mesh and channel map) and contains a hash of its own content. Large
+arrays are stored in a separate file. :mod:`lumion_hw.storage` reads and writes records.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ __all__ = [
 SCHEMA = "lumion-calibration"
 SCHEMA_VERSION = 2
 HEADER = ("schema", "schema_version", "record_id", "content_sha256", "arrays_file")
-"""Keys of the document that are not part of the content hash."""
+"""Keys of the document that the content hash does not cover."""
 CROSSTALK_PAIRS = "crosstalk_pairs"
-"""Name of the array with crosstalk of single pairs of heater and waveguide, in addition to the function of distance.
+"""Name of the array with the crosstalk of single heater-waveguide pairs, added to the crosstalk kernel.
 
 Shape ``(2E + J, 2E)`` for E PUCs and J joints: phase of each arm and joint per heat of each heater, in rad/mW.
 """
@@ -75,11 +75,11 @@ EMULATED_CHIP = "emulated_chip"
 _STATES: tuple[State, State] = ("bar", "cross")
 
 
-# Records hold this prefix in their faults: with another one, older records would lose their doubts.
+# Stored records contain this text, so it must not change: ``doubts`` finds the faults of older records by it.
 NOT_CERTIFIED = "not certified: "
 """Prefix of fault texts that say why the calibration was not certified."""
 Use = Literal["switching", "matrices", "single heaters"]
-"""What a record is used for: circuits through bar and cross states, programmed matrices, heaters driven alone."""
+"""Use of a record: circuits through bar and cross states, programmed matrices, or heaters driven alone."""
 USES: tuple[Use, ...] = get_args(Use)
 """All uses of a record."""
 
@@ -91,7 +91,7 @@ def not_certified_for(use: Use) -> str:
 
 @dataclass(frozen=True)
 class CalibrationRecord:
-    """Everything known about one mesh.
+    """All calibration data of one mesh.
 
     Attributes:
         device_serial: Serial number of the mesh controller.
@@ -157,9 +157,9 @@ class CalibrationRecord:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Why the calibration was not certified, one sentence each; empty if it was certified or this is unknown."""
-        named = tuple(fault for fault in self.faults if fault.startswith(NOT_CERTIFIED))
-        if named or self.quality.get("fit_certified", 1.0):
-            return named
+        reasons = tuple(fault for fault in self.faults if fault.startswith(NOT_CERTIFIED))
+        if reasons or self.quality.get("fit_certified", 1.0):
+            return reasons
         # The fit was not certified, and the faults do not say why.
         return (f"{NOT_CERTIFIED}the fit does not explain all readings",)
 
@@ -170,10 +170,10 @@ class CalibrationRecord:
 
     def __repr__(self) -> str:
         """Return a one-line summary of the record."""
-        missing = "" if self.complete else ", incomplete"
+        completeness = "" if self.complete else ", incomplete"
         return (
             f"<CalibrationRecord of {self.device_serial}, {self.mesh_label}: {len(self.pucs)} PUCs at "
-            f"{self.wavelength_nm:g} nm, {self.created_utc}, {len(self.faults)} faults{missing}>"
+            f"{self.wavelength_nm:g} nm, {self.created_utc}, {len(self.faults)} faults{completeness}>"
         )
 
     def _repr_html_(self) -> str:
@@ -208,7 +208,7 @@ class CalibrationRecord:
         from lumion_hw.files.frames import require_pandas
 
         pandas = require_pandas()
-        table: pd.DataFrame = pandas.DataFrame([_flat(asdict(entry)) for entry in self.pucs])
+        table: pd.DataFrame = pandas.DataFrame([_flatten(asdict(entry)) for entry in self.pucs])
         table.index.name = "puc"
         table.attrs.update(record=self.record_id, wavelength_nm=self.wavelength_nm)
         return table
@@ -237,7 +237,7 @@ class CalibrationRecord:
             mesh = mesh_from_label(self.mesh_label) if document is None else mesh_from_dict(document)
         except ConfigError as error:
             raise CalibrationError(f"cannot build mesh {self.mesh_label!r} of the record: {error}") from error
-        # Phases applied to another graph would set arbitrary states.
+        # The phases are listed by PUC number: with another layout they would set arbitrary states.
         if mesh.sha256 != self.mesh_sha256:
             raise CalibrationError(
                 f"mesh {self.mesh_label!r} in this software differs from the mesh that was calibrated",
@@ -253,8 +253,8 @@ class CalibrationRecord:
     @property
     def record_id(self) -> str:
         """Name of the record: serial number of the device, time, and the start of the content hash."""
-        when = self.created_utc.replace("-", "").replace(":", "").split("+")[0]
-        return f"{self.device_serial}-{when}-{self.content_sha256[:12]}"
+        timestamp = self.created_utc.replace("-", "").replace(":", "").split("+")[0]
+        return f"{self.device_serial}-{timestamp}-{self.content_sha256[:12]}"
 
     @property
     def extra_physics(self) -> dict[str, NDArray[np.float64]]:
@@ -268,7 +268,7 @@ class CalibrationRecord:
         values = {entry.name: np.array(entry.values) for entry in self.physics if entry.values}
         for entry in self.physics:
             if entry.name == CROSSTALK_PAIRS and not entry.values:
-                # Without the array the heaters would be programmed as if these pairs did not heat each other.
+                # Continuing without the array would program the heaters without this crosstalk.
                 if CROSSTALK_PAIRS not in self.arrays:
                     raise CalibrationError(
                         "the pair crosstalk of the calibration record is missing",
@@ -329,7 +329,7 @@ class CalibrationRecord:
         Raises:
             CalibrationError: The record belongs to another device; the message names the difference.
         """
-        # The record omits monitors that were dead; all others must be present, in this order.
+        # The record omits monitors that were dead. The bench's other monitors must match it, in the same order.
         ports = self.monitor_ports if monitor_ports is None else monitor_ports
         monitors = tuple(port for port in ports if port in self.monitor_ports)
         for name, recorded, actual in (
@@ -339,12 +339,11 @@ class CalibrationRecord:
             ("monitor channel map", self.monitor_ports, monitors),
         ):
             if recorded != actual:
-                is_serial = name == "controller serial"
-                detail = (
-                    f"it was made for {recorded}, and this is {actual}" if is_serial else "it was made for another one"
-                )
+                detail = f"a different {name}"
+                if name == "controller serial":
+                    detail = f"{recorded}, and this is {actual}"
                 raise CalibrationError(
-                    f"the calibration record does not match this {name}: {detail}",
+                    f"the calibration record does not match this {name}: it was made for {detail}",
                     hint="Use the record of this device, or calibrate this device.",
                 )
 
@@ -355,10 +354,10 @@ class CalibrationRecord:
             CalibrationError: The record is incomplete and ``allow_incomplete`` is not set.
         """
         if not self.complete and not allow_incomplete:
-            n_known = sum(entry.passive_phase_rad is not None for entry in self.pucs)
+            n_calibrated = sum(entry.passive_phase_rad is not None for entry in self.pucs)
             raise CalibrationError(
                 "the calibration record is incomplete because its run was interrupted",
-                hint=f"Run the calibration again. So far {n_known} of {len(self.pucs)} PUCs are calibrated.",
+                hint=f"Run the calibration again. So far {n_calibrated} of {len(self.pucs)} PUCs are calibrated.",
             )
 
     def body(self) -> dict[str, Any]:
@@ -368,13 +367,13 @@ class CalibrationRecord:
         del body["arrays"]
         for port in body["ports"]:
             if port["lit_with"] is None:
-                del port["lit_with"]  # older records lack this key and must keep their hash
+                del port["lit_with"]  # older records lack this key, and their hash must stay valid
         if body["conditions"]["heater_tau_s"] is None:
             del body["conditions"]["heater_tau_s"]  # for the same reason
         body["physics"] = tuple(rename_key(effect, "description", "words") for effect in body["physics"])
         if not body["physics"]:
             del body["physics"]  # for the same reason
-        # Part of the hash: phases written under other sign conventions must not pass as these.
+        # Included in the hash: a record with other sign conventions must not be accepted as one with these conventions.
         body["conventions"] = CONVENTIONS
         body["channel_map_sha256"] = content_hash([list(self.heater_channels), list(self.monitor_ports)])
         body["arrays_sha256"] = arrays_sha256(self.arrays) if self.arrays else None
@@ -395,11 +394,11 @@ class CalibrationRecord:
         return readable(dict(zip(HEADER, values, strict=True)) | body) + "\n"
 
 
-def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flatten(fields: Mapping[str, Any]) -> dict[str, Any]:
+    flattened: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, Mapping):
-            flat |= {f"{name}_{inner}": item for inner, item in _flat(value).items()}
-        elif name not in ("law", "coupler"):  # a law or coupler that is not a mapping is missing
-            flat[name] = value
-    return flat
+            flattened |= {f"{name}_{inner}": item for inner, item in _flatten(value).items()}
+        elif name not in ("law", "coupler"):  # a missing law or coupler is None here
+            flattened[name] = value
+    return flattened

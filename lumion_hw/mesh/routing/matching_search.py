@@ -268,6 +268,7 @@ def random_matching(pairs: Collection[Pair], size: int, order: random.Random) ->
     steps = 0
 
     def extend(free: set[int]) -> bool:
+        """Complete the matching with pairs of free ports, by depth-first search; return whether this succeeded."""
         nonlocal steps
         steps += 1
         if len(merged) == size:

@@ -53,6 +53,8 @@ def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
 
 
 class _Effort:
+    """Search for routes with the methods and time limits of a request."""
+
     def __init__(self, request: RouteRequest) -> None:
         self._rounds = request.rounds
         self.exact_search = request.exact_search

@@ -126,6 +126,13 @@ def dissect(mesh: MeshTopology) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class _Dissection:
+    """Nested dissection of a mesh along straight cuts.
+
+    Attributes:
+        positions: Shape ``(n, 2)``; different positions of PUC corners.
+        corners: Shape ``(n_pucs, 4)``; index of the position of each corner.
+    """
+
     positions: NDArray[np.float64]
     corners: NDArray[np.int64]
 

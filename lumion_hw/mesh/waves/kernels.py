@@ -29,6 +29,8 @@ def _index(value: int) -> Any:
 def _three_rows(combine: Callable[[Any, Any, Any, Any], tuple[Any, Any]]) -> Any:
     @intrinsic
     def instruction(_: Any, y: Any, i: Any, a: Any, j: Any, b: Any, k: Any) -> Any:
+        """Generate code that replaces row i of y by a combination of itself, row j of a and row k of b."""
+
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             def row(position: int) -> list[Any]:
                 array = context.make_array(signature.args[position])(context, builder, values[position])

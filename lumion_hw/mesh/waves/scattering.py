@@ -24,6 +24,8 @@ __all__ = ["Solver"]
 
 
 class _Pattern:
+    """Sparsity pattern of the wave equations of one mesh, and the order in which waves are eliminated."""
+
     def __init__(self, mesh: MeshTopology) -> None:
         self.mesh = mesh
         port = np.repeat(mesh.port_puc_port, 2)
@@ -42,6 +44,7 @@ class _Pattern:
 
     @cached_property
     def waves_equations(self) -> WaveEquations:
+        """Equations of the waves inside the mesh; light enters through their right-hand side."""
         return self._equations(keep_ports=False)
 
     @cached_property

@@ -61,6 +61,7 @@ class PageUpdates:
 
     def message(self, since: int) -> str:
         """Return all changes after state ``since`` as the content of a JSON object, without braces."""
+        # Usually all pages have received the same state last, so they get the same text.
         message = self._messages.get(since)
         if message is None:
             if len(self._messages) >= _MAX_CACHED_MESSAGES:

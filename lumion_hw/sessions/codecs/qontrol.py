@@ -1,6 +1,6 @@
-"""Codec of the Qontrol serial protocol: text and binary requests, reply lines, and error codes.
+"""Codec of the Qontrol serial protocol: text and binary requests, patterns of reply lines, and error codes.
 
-Written from recordings of real modules (Q8iv, firmware v2.4.1) and public documents.
+Source: recordings of real modules (Q8iv, firmware v2.4.1) and public documents.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-FULL_WORD = 65535
-MODULE_WORDS = 8
+FULL_SCALE_CODE = 65535
+"""Binary code of the full scale of a channel (16 bits)."""
+VECTOR_LENGTH = 8
+"""Values of a text request that sets all channels of a module; the modules recorded have eight channels."""
 
 _FLAG_BINARY, _FLAG_ALL, _FLAG_READ, _FLAG_VECTOR, _FLAG_PARITY = 0x80, 0x20, 0x08, 0x02, 0x01
 
@@ -34,21 +36,23 @@ class Quantity(enum.Enum):
         self.unit = unit
 
 
-DONE = re.compile(r"OK")
-RENUMBERED = re.compile(r"\x06OK")
-IDENTITY = re.compile(r"(\w*\d\w*)-([0-9a-fA-F]+|\*+)")
-CHAIN_ENTRY = re.compile(r"(\w*\d\w*)-([0-9a-fA-F]+|\*+)\s*:\s*(\d+)")
-INTEGER = re.compile(r"(\d+)")
-FIRMWARE = re.compile(r"(v\d[\w.]*)")
-VOLTS = re.compile(r"([+-]?\d+\.\d+) V")
-MILLIAMPERES = re.compile(r"([+-]?\d+\.\d+) mA")
+OK_LINE = re.compile(r"OK")
+RENUMBERED_LINE = re.compile(r"\x06OK")
+IDENTITY_LINE = re.compile(r"(\w*\d\w*)-([0-9a-fA-F]+|\*+)")
+CHAIN_ENTRY_LINE = re.compile(r"(\w*\d\w*)-([0-9a-fA-F]+|\*+)\s*:\s*(\d+)")
+INTEGER_LINE = re.compile(r"(\d+)")
+FIRMWARE_LINE = re.compile(r"(v\d[\w.]*)")
+VOLTAGE_LINE = re.compile(r"([+-]?\d+\.\d+) V")
+CURRENT_LINE = re.compile(r"([+-]?\d+\.\d+) mA")
 # The longer form with power and resistance appears only under load; the rule is not published.
-CHANNEL_READING = re.compile(r"(\d+),(\d+): ([+-]\d+\.\d+) V, ([+-]\d+\.\d+) mA(?:, +[+-]?\d+\.\d+ mW, +[+-]?\d+ Ohm)?")
-LOG_ENTRY = re.compile(r"# *(\d+), E(\d+):(\d+), +(\d+) ([smh]) ago")
-ERROR = re.compile(r"[A-Za-z]{1,3}(\d{1,3}):(\d{1,3})")
+CHANNEL_READING_LINE = re.compile(
+    r"(\d+),(\d+): ([+-]\d+\.\d+) V, ([+-]\d+\.\d+) mA(?:, +[+-]?\d+\.\d+ mW, +[+-]?\d+ Ohm)?"
+)
+LOG_ENTRY_LINE = re.compile(r"# *(\d+), E(\d+):(\d+), +(\d+) ([smh]) ago")
+ERROR_LINE = re.compile(r"[A-Za-z]{1,3}(\d{1,3}):(\d{1,3})")
 """Error line, which may arrive at any time; groups: code, channel within the module."""
 
-_LINES_BY_UNIT = {"V": VOLTS, "mA": MILLIAMPERES}
+_LINE_BY_UNIT = {"V": VOLTAGE_LINE, "mA": CURRENT_LINE}
 
 ERROR_NAMES = {
     0: "NOT_READABLE",
@@ -73,7 +77,7 @@ ERROR_NAMES = {
     90: "POWERED_UP",
 }
 REQUEST_ERRORS = frozenset({0, 10, 11, 12, 13, 14, 15, 16})
-"""Codes of errors in requests; all other codes report problems of the outputs."""
+"""Codes that report a wrong request; all other codes report a problem of an output or of a module."""
 OVER_VOLTAGE, OVER_CURRENT, SERIAL_ERROR, ERRORS_SUPPRESSED, POWERED_UP = 1, 2, 15, 30, 90
 
 
@@ -89,61 +93,61 @@ class QontrolRequest:
     Attributes:
         text: Request as text, for messages.
         data: Bytes to send.
-        line: Pattern that every line of the reply must match completely.
+        line_pattern: Pattern that every line of the reply must match completely.
         n_lines: Number of reply lines.
     """
 
     text: str
     data: bytes
-    line: re.Pattern[str] = DONE
+    line_pattern: re.Pattern[str] = OK_LINE
     n_lines: int = 1
 
 
-def text_request(text: str, line: re.Pattern[str] = DONE, n_lines: int = 1) -> QontrolRequest:
+def encode_text_request(text: str, line_pattern: re.Pattern[str] = OK_LINE, n_lines: int = 1) -> QontrolRequest:
     """Return a text request to the modules, terminated by LF."""
-    return QontrolRequest(text, text.encode("ascii") + b"\n", line, n_lines)
+    return QontrolRequest(text, text.encode("ascii") + b"\n", line_pattern, n_lines)
 
 
-def words_from_values(values: NDArray[np.float64], full_scale: NDArray[np.float64] | float) -> NDArray[np.uint16]:
-    """Convert values between 0 and ``full_scale`` to 16-bit words, rounded to the nearest step."""
-    return np.rint(values / full_scale * FULL_WORD).astype(np.uint16)
+def codes_from_values(values: NDArray[np.float64], full_scale: NDArray[np.float64] | float) -> NDArray[np.uint16]:
+    """Convert values between 0 and ``full_scale`` to 16-bit codes, rounded to the nearest step."""
+    return np.rint(values / full_scale * FULL_SCALE_CODE).astype(np.uint16)
 
 
-def value_text(value: float) -> str:
+def format_value(value: float) -> str:
     """Return a value as text with up to four decimals and no exponent: ``4.5``, ``0.0``, ``13.1499``."""
-    # No exponent: the grammar has none, and the reaction of a module is not recorded.
+    # The number format of the protocol has no exponent, and how a module reacts to an exponent was not recorded.
     integer, _, decimals = f"{value:.4f}".partition(".")
     return f"{integer}.{decimals.rstrip('0') or '0'}"
 
 
-def set_channel_text(quantity: Quantity, channel: int, value: float) -> QontrolRequest:
+def encode_set_channel_text(quantity: Quantity, channel: int, value: float) -> QontrolRequest:
     """Return the text request that sets one channel, such as ``V3=4.5``."""
-    return text_request(f"{quantity.text}{channel}={value_text(value)}")
+    return encode_text_request(f"{quantity.text}{channel}={format_value(value)}")
 
 
-def set_vector_text(quantity: Quantity, first_channel: int, values: Sequence[float]) -> QontrolRequest:
+def encode_set_vector_text(quantity: Quantity, first_channel: int, values: Sequence[float]) -> QontrolRequest:
     """Return the text request that sets all channels of one module, such as ``IVEC8=0.0,1.25,…``."""
-    return text_request(f"{quantity.text}VEC{first_channel}={','.join(map(value_text, values))}")
+    return encode_text_request(f"{quantity.text}VEC{first_channel}={','.join(map(format_value, values))}")
 
 
-def set_vector_binary(quantity: Quantity, first_channel: int, words: NDArray[np.uint16]) -> QontrolRequest:
+def encode_set_vector_binary(quantity: Quantity, first_channel: int, codes: NDArray[np.uint16]) -> QontrolRequest:
     """Return the binary request that sets neighbouring channels of one module."""
-    head = struct.pack(">BBBHH", _header(_FLAG_VECTOR), quantity.code, 0, first_channel, len(words))
-    last = first_channel + len(words) - 1
-    return QontrolRequest(f"binary {quantity.text}{first_channel}…{last}=", head + words.astype(">u2").tobytes())
+    head = struct.pack(">BBBHH", _encode_header(_FLAG_VECTOR), quantity.code, 0, first_channel, len(codes))
+    last = first_channel + len(codes) - 1
+    return QontrolRequest(f"binary {quantity.text}{first_channel}…{last}=", head + codes.astype(">u2").tobytes())
 
 
-def read_all_text(quantity: Quantity, n_channels: int) -> QontrolRequest:
+def encode_read_all_text(quantity: Quantity, n_channels: int) -> QontrolRequest:
     """Return the text request that reads all channels, such as ``IALL?``."""
-    return text_request(f"{quantity.text}ALL?", _LINES_BY_UNIT[quantity.unit], n_channels)
+    return encode_text_request(f"{quantity.text}ALL?", _LINE_BY_UNIT[quantity.unit], n_channels)
 
 
-def read_all_binary(quantity: Quantity, n_channels: int) -> QontrolRequest:
+def encode_read_all_binary(quantity: Quantity, n_channels: int) -> QontrolRequest:
     """Return the binary request that reads all channels. The reply is text."""
-    data = struct.pack(">BBBHH", _header(_FLAG_READ | _FLAG_ALL), quantity.code, 0, 0, 0)
-    return QontrolRequest(f"binary {quantity.text}ALL?", data, _LINES_BY_UNIT[quantity.unit], n_channels)
+    data = struct.pack(">BBBHH", _encode_header(_FLAG_READ | _FLAG_ALL), quantity.code, 0, 0, 0)
+    return QontrolRequest(f"binary {quantity.text}ALL?", data, _LINE_BY_UNIT[quantity.unit], n_channels)
 
 
-def _header(flags: int) -> int:
+def _encode_header(flags: int) -> int:
     header = _FLAG_BINARY | flags
     return header | _FLAG_PARITY if header.bit_count() % 2 else header

@@ -262,6 +262,7 @@ class _Row:
 
     @property
     def end(self) -> int:
+        """Offset after the last byte that was read."""
         return self.at + len(self.values)
 
 
@@ -279,6 +280,7 @@ class _RowReader:
     _is_new: bool = False  # no row since the block began
 
     def blocks(self) -> list[Block]:
+        """Return the blocks of all lines, in order; rows of another device or memory are skipped."""
         width = self.form.width or self._common_width()
         for line in self.lines:
             if self._opened(line):

@@ -106,7 +106,7 @@ def test_pending_operation_shows_in_nop_until_the_laser_is_locked(host):
 def test_power_out_of_range_is_refused_and_unchanged(host):
     assert host.send("B1 31 0B B8") == "F5 31 0B B8"
     assert host.send("00 00 00 00") == "64 00 00 13"
-    assert host.send("00 00 00 00") == "54 00 00 10", "the error was told"
+    assert host.send("00 00 00 00") == "54 00 00 10", "NOP reports an error once"
     assert host.signed(0x31) == 1000
     assert host.write(0x31, -500) == "error 3"
     assert [host.write(0x31, value) for value in (600, 1350)] == ["ok", "ok"]

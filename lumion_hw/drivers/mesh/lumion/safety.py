@@ -58,6 +58,8 @@ def safe_on_signals() -> Iterator[None]:
     ignore_until_s = -math.inf
 
     def handler(error: Callable[[], BaseException]) -> Callable[[int, FrameType | None], None]:
+        """Return a signal handler that raises an error, and ignores signals that follow within a short time."""
+
         def raise_error(number: int, frame: FrameType | None) -> None:
             nonlocal ignore_until_s
             del number, frame

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import DeviceError, NotSupportedError
 from lumion_hw.sessions.codecs.qontrol import (
-    CHAIN_ENTRY,
-    FIRMWARE,
-    INTEGER,
-    MILLIAMPERES,
-    VOLTS,
-    text_request,
+    CHAIN_ENTRY_LINE,
+    CURRENT_LINE,
+    FIRMWARE_LINE,
+    INTEGER_LINE,
+    VOLTAGE_LINE,
+    encode_text_request,
 )
 from lumion_hw.sessions.qontrol import QontrolSession
 
@@ -110,7 +110,10 @@ def read_chain(session: QontrolSession) -> ModuleChain:
     a current source.
     """
     with session.transaction():
-        entries = [_fields(CHAIN_ENTRY, line) for line in session.request_list(text_request("NUPALL?", CHAIN_ENTRY))]
+        entries = [
+            _fields(CHAIN_ENTRY_LINE, line)
+            for line in session.request_list(encode_text_request("NUPALL?", CHAIN_ENTRY_LINE))
+        ]
         # If a module was moved or a line was lost, all later channel numbers would be off by eight.
         if [int(index) for _, _, index in entries] != list(range(len(entries))):
             raise _inconsistent_chain_error(session, "NUPALL?", f"the modules {[':'.join(entry) for entry in entries]}")
@@ -119,10 +122,10 @@ def read_chain(session: QontrolSession) -> ModuleChain:
         columns = [
             _column(session, name, pattern, len(entries))
             for name, pattern in (
-                ("NCHAN", INTEGER),
-                ("VFULL", VOLTS),
-                ("IFULL", MILLIAMPERES),
-                ("FIRMWARE", FIRMWARE),
+                ("NCHAN", INTEGER_LINE),
+                ("VFULL", VOLTAGE_LINE),
+                ("IFULL", CURRENT_LINE),
+                ("FIRMWARE", FIRMWARE_LINE),
             )
         ]
     modules: list[ChainModule] = []
@@ -137,7 +140,7 @@ def read_chain(session: QontrolSession) -> ModuleChain:
 
 
 def _column(session: QontrolSession, name: str, pattern: re.Pattern[str], n_modules: int) -> list[str]:
-    lines = session.query_lines(text_request(f"{name}ALL?", pattern, n_modules))
+    lines = session.query_lines(encode_text_request(f"{name}ALL?", pattern, n_modules))
     return [_fields(pattern, line)[0] for line in lines]
 
 

@@ -54,7 +54,7 @@ from lumion_hw.interfaces import (
 )
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import fork_safe
-from lumion_hw.sessions.codecs.qontrol import words_from_values
+from lumion_hw.sessions.codecs.qontrol import codes_from_values
 from lumion_hw.sessions.qontrol import WINDOW_BYTES, QontrolSession
 
 _CHECKS_PER_PERIOD = 4
@@ -277,8 +277,8 @@ class QontrolController(Driver):
                 outputs.apply(self._compliance_for(self._limits, outputs.chain))
             self._generation += 1
             outputs.drive(currents)
-            description = words_from_values(currents, outputs.chain.full_scale_ma)
-            return Generation(self._generation, zlib.crc32(description.astype("<u2").tobytes()), self._clock.now())
+            codes = codes_from_values(currents, outputs.chain.full_scale_ma)
+            return Generation(self._generation, zlib.crc32(codes.astype("<u2").tobytes()), self._clock.now())
 
     def read_back(self) -> NDArray[np.float64]:
         """Return the currents that the modules measure at their outputs, in mA, shape ``(n_heaters,)``."""

@@ -13,13 +13,13 @@ from lumion_hw.drivers.mesh.qontrol.values import ChannelReadings, Compliance
 from lumion_hw.interfaces import Fault
 from lumion_hw.sessions.codecs.qontrol import (
     ERRORS_SUPPRESSED,
-    LOG_ENTRY,
+    LOG_ENTRY_LINE,
     OVER_CURRENT,
     OVER_VOLTAGE,
     POWERED_UP,
     REQUEST_ERRORS,
+    encode_text_request,
     error_name,
-    text_request,
 )
 from lumion_hw.sessions.qontrol import QontrolSession, Report
 
@@ -141,10 +141,10 @@ def faults_from_log(
 
 def read_log(session: QontrolSession, chain: ModuleChain) -> tuple[LogEntry, ...]:
     """Read the logs of all modules, 64 entries each."""
-    lines = session.query_lines(text_request("LOGALL?", LOG_ENTRY, _LOG_LINES * len(chain.modules)))
+    lines = session.query_lines(encode_text_request("LOGALL?", LOG_ENTRY_LINE, _LOG_LINES * len(chain.modules)))
     entries = []
     for number, line in enumerate(lines):
-        match = LOG_ENTRY.fullmatch(line)
+        match = LOG_ENTRY_LINE.fullmatch(line)
         if match is not None:
             age_s = int(match[4]) * _AGE_UNITS_S[match[5]]
             entries.append(LogEntry(number // _LOG_LINES, int(match[2]), int(match[3]), age_s))

@@ -14,18 +14,18 @@ from lumion_hw.drivers.ranges import numbers_per_channel
 from lumion_hw.errors import FrameError, LimitError
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.sessions.codecs.qontrol import (
-    CHANNEL_READING,
-    FULL_WORD,
-    MODULE_WORDS,
+    CHANNEL_READING_LINE,
+    FULL_SCALE_CODE,
+    VECTOR_LENGTH,
     QontrolRequest,
     Quantity,
-    read_all_binary,
-    read_all_text,
-    set_channel_text,
-    set_vector_binary,
-    set_vector_text,
-    text_request,
-    words_from_values,
+    codes_from_values,
+    encode_read_all_binary,
+    encode_read_all_text,
+    encode_set_channel_text,
+    encode_set_vector_binary,
+    encode_set_vector_text,
+    encode_text_request,
 )
 from lumion_hw.sessions.qontrol import QontrolSession
 
@@ -155,23 +155,22 @@ def set_requests(
         if not channels:
             continue
         if mode == "binary":
-            description = words_from_values(module_values, full[module.first_channel])
-            requests.append(set_vector_binary(quantity, module.first_channel, description))
+            codes = codes_from_values(module_values, full[module.first_channel])
+            requests.append(encode_set_vector_binary(quantity, module.first_channel, codes))
             continue
-        vector = set_vector_text(quantity, module.first_channel, module_values.tolist())
-        has_vector = quantity in (Quantity.VOLTAGE, Quantity.CURRENT) and module.n_channels == MODULE_WORDS
-        # The effect of a vector with fewer values than channels
-        # is unknown, because none was recorded.
+        vector = encode_set_vector_text(quantity, module.first_channel, module_values.tolist())
+        has_vector = quantity in (Quantity.VOLTAGE, Quantity.CURRENT) and module.n_channels == VECTOR_LENGTH
+        # Only vectors for all channels of a module were recorded; the effect of a shorter vector is unknown.
         if has_vector and len(channels) == module.n_channels and len(vector.data) <= LINE_LIMIT_BYTES:
             requests.append(vector)
         else:
-            requests += [set_channel_text(quantity, channel, float(values[channel])) for channel in channels]
+            requests += [encode_set_channel_text(quantity, channel, float(values[channel])) for channel in channels]
     return requests
 
 
 def read_request(mode: Mode, quantity: Quantity, chain: ModuleChain) -> QontrolRequest:
     """Return the request that reads all channels."""
-    return (read_all_binary if mode == "binary" else read_all_text)(quantity, chain.n_channels)
+    return (encode_read_all_binary if mode == "binary" else encode_read_all_text)(quantity, chain.n_channels)
 
 
 def column_from_lines(
@@ -184,8 +183,8 @@ def column_from_lines(
 
 
 def step(full_scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the smallest step of each channel, which is one count of a 16-bit word."""
-    return full_scale / FULL_WORD
+    """Return the smallest step of each channel, which is one count of the 16-bit code."""
+    return full_scale / FULL_SCALE_CODE
 
 
 def read_channels(session: QontrolSession, chain: ModuleChain, clock: Clock) -> ChannelReadings:
@@ -193,9 +192,9 @@ def read_channels(session: QontrolSession, chain: ModuleChain, clock: Clock) -> 
 
     Raises ``FrameError`` if the reply does not match the chain, or a reading is impossible.
     """
-    request = text_request("VIPALL?", CHANNEL_READING, chain.n_channels)
+    request = encode_text_request("VIPALL?", CHANNEL_READING_LINE, chain.n_channels)
     lines = session.query_lines(request)
-    matches = [match for line in lines if (match := CHANNEL_READING.fullmatch(line))]
+    matches = [match for line in lines if (match := CHANNEL_READING_LINE.fullmatch(line))]
     expected = [(module.index, local) for module in chain.modules for local in range(module.n_channels)]
     if [(int(match[1]), int(match[2])) for match in matches] != expected:
         raise _damaged_error(session, request.text, "the lines do not match the channels of the chain")

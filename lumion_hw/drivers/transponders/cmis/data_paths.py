@@ -186,6 +186,7 @@ def _await(
     last: dict[int, int] = {}
 
     def all_reached() -> bool:
+        """Return whether all lanes are in a target state. Raises ``DeviceError`` if the module is not ready."""
         state = module.state()
         # Outside ModuleReady, states of data paths are meaningless, and waiting would end in a timeout.
         if state != ModuleState.READY:
@@ -302,6 +303,7 @@ def apply(module: ModuleContext, staged: Mapping[int, int], refusal: str, *, imm
     last: dict[int, int] = {}
 
     def is_accepted() -> bool:
+        """Return whether the module has accepted all settings. Raises an error if it has refused a lane."""
         nonlocal was_in_progress
         with memory.pages.transaction():
             # The status tells that a configuration was accepted, and the active set tells which one.

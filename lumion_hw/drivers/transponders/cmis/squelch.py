@@ -19,6 +19,8 @@ _NO_SQUELCH = 0  # 01h:155.5-4
 
 @dataclass(frozen=True)
 class _Controls:
+    """Names of the register fields that control the squelch of one side."""
+
     automatic: str
     forced: str
 

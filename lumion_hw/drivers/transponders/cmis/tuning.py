@@ -93,6 +93,7 @@ def _write_and_wait(module: ModuleContext, plan: Tuning, lane: int) -> int:
     last: dict[str, int] = {}
 
     def is_settled() -> bool:
+        """Return whether the laser is locked at the planned frequency. Raises ``DeviceError`` after a refusal."""
         module.state()
         with memory.pages.transaction():
             raised = flags.read(_TUNING_PAGE)

@@ -103,8 +103,15 @@ class ItlaPhysics:
         self.emits = False
         self.dark = False
 
-    def aim(self, power_dbm: float, now_s: float, *, emits: bool, dark: bool) -> None:
-        """Set the target power in dBm. ``emits``: laser on; ``dark``: no light while tuning."""
+    def set_target(self, power_dbm: float, now_s: float, *, emits: bool, dark: bool) -> None:
+        """Set the target power in dBm.
+
+        Args:
+            power_dbm: Power that the output approaches.
+            now_s: Time of the change.
+            emits: Whether the laser is on.
+            dark: Whether the output is dark because the laser is tuning.
+        """
         self.level_dbm(now_s)  # up to now, the level follows the earlier target
         if emits and not self.emits:
             # After switching on, the level rises from below, so that OOP shows the loop at work.
@@ -122,7 +129,6 @@ class ItlaPhysics:
     def light(self, frequency_mhz: float, now_s: float) -> Light:
         """Return the true light while the ITLA reports a given frequency."""
         nm = wavelength_m_from_frequency_hz(frequency_mhz * 1e6 + self._frequency_error_hz) * 1e9
-        # The light differs from the module's assumption by its own errors.
         reported_dbm = self.level_dbm(now_s)
         on = self.emits and not self.dark
         return Light(w_from_dbm(reported_dbm + self._power_error_db) if on else 0.0, nm)

@@ -35,14 +35,17 @@ class _Board(Protocol):
     def now(self) -> float:
         """Return the time of the board in s."""
 
-    def advance(self) -> None: ...
+    def advance(self) -> None:
+        """Execute all actions that are due."""
 
     def next_due(self) -> float | None:
         """Return the time in s of the board's next action of its own; ``None`` if there is none."""
 
-    def count_lost_bytes(self, count: int) -> None: ...
+    def count_lost_bytes(self, count: int) -> None:
+        """Add bytes that a connection has dropped to the board's counter."""
 
-    def disconnect(self, peer: BoardPeer) -> None: ...
+    def disconnect(self, peer: BoardPeer) -> None:
+        """Remove a closed connection."""
 
 
 class BoardPeer:

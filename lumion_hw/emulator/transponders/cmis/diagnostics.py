@@ -33,6 +33,8 @@ _COUNTERS = {
 
 @dataclass
 class _Counter:
+    """Bit and error counts of one pattern checker."""
+
     bits: float = 0.0
     errors: float = 0.0
     has_lost_sync: bool = False

@@ -56,6 +56,7 @@ class CmisLight:
         """Return a function that returns the present light at the receiver of one of several wavelengths."""
 
         def receive(media_lane: int, _at_s: float) -> ReceivedLight:
+            """Return the total light of a lane, with the signal properties of its strongest line."""
             if media_lane > len(wavelengths_nm):
                 return DARKNESS
             powers_w = lines_of_lane(self._world.received_lines_w(transponder), wavelengths_nm, media_lane)

@@ -188,6 +188,8 @@ class IntervalStatistics:
 
 @dataclass
 class _SubInterval:
+    """Samples of one sub-interval; sums by media lane, and over the host side."""
+
     samples: int = 0
     locked: dict[int, int] = field(default_factory=dict)
     ber: dict[int, float] = field(default_factory=dict)

@@ -14,6 +14,8 @@ from lumion_hw.emulator.transponders.qsfp.offsets import FLAG_MASKS, LAST_FLAGS,
 
 @dataclass
 class _Change:
+    """A change of flag bits that becomes visible at ``due_s``."""
+
     due_s: float
     byte: int
     mask: int

@@ -7,30 +7,30 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lumion_hw.sessions.codecs.qontrol import (
-    CHAIN_ENTRY,
-    CHANNEL_READING,
-    DONE,
-    ERROR,
-    FIRMWARE,
-    IDENTITY,
-    LOG_ENTRY,
-    MILLIAMPERES,
-    RENUMBERED,
-    VOLTS,
+    CHAIN_ENTRY_LINE,
+    CHANNEL_READING_LINE,
+    CURRENT_LINE,
+    ERROR_LINE,
+    FIRMWARE_LINE,
+    IDENTITY_LINE,
+    LOG_ENTRY_LINE,
+    OK_LINE,
+    RENUMBERED_LINE,
+    VOLTAGE_LINE,
     Quantity,
+    codes_from_values,
+    encode_read_all_binary,
+    encode_read_all_text,
+    encode_set_channel_text,
+    encode_set_vector_binary,
+    encode_set_vector_text,
     error_name,
-    read_all_binary,
-    read_all_text,
-    set_channel_text,
-    set_vector_binary,
-    set_vector_text,
-    value_text,
-    words_from_values,
+    format_value,
 )
 
 
 def test_a_binary_vector_is_header_code_address_count_and_words() -> None:
-    request = set_vector_binary(Quantity.VOLTAGE, 0, np.arange(16, dtype=np.uint16))
+    request = encode_set_vector_binary(Quantity.VOLTAGE, 0, np.arange(16, dtype=np.uint16))
     assert request.data[:7] == bytes.fromhex("82 00 00 00 00 00 10")
     assert request.data[7:] == b"".join(word.to_bytes(2, "big") for word in range(16))
 
@@ -45,16 +45,16 @@ def test_a_binary_vector_is_header_code_address_count_and_words() -> None:
     ],
 )
 def test_a_module_vector_has_23_bytes(quantity: Quantity, channel: int, head: str) -> None:
-    data = set_vector_binary(quantity, channel, np.zeros(8, np.uint16)).data
+    data = encode_set_vector_binary(quantity, channel, np.zeros(8, np.uint16)).data
     assert data[:7] == bytes.fromhex(head)
     assert len(data) == 23
 
 
 def test_reading_all_channels_is_the_recorded_request() -> None:
-    assert read_all_binary(Quantity.VOLTAGE, 16).data == bytes.fromhex("a9 00 00 00 00 00 00")
-    assert read_all_binary(Quantity.CURRENT, 16).data == bytes.fromhex("a9 01 00 00 00 00 00")
-    assert read_all_binary(Quantity.CURRENT, 16).n_lines == 16
-    assert read_all_text(Quantity.CURRENT_LIMIT, 16).data == b"IMAXALL?\n"
+    assert encode_read_all_binary(Quantity.VOLTAGE, 16).data == bytes.fromhex("a9 00 00 00 00 00 00")
+    assert encode_read_all_binary(Quantity.CURRENT, 16).data == bytes.fromhex("a9 01 00 00 00 00 00")
+    assert encode_read_all_binary(Quantity.CURRENT, 16).n_lines == 16
+    assert encode_read_all_text(Quantity.CURRENT_LIMIT, 16).data == b"IMAXALL?\n"
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_reading_all_channels_is_the_recorded_request() -> None:
     # 1.0 V: 65535 / 12 = 5461.25, 0x1555 (the maker's client sends the same); 0.6 uA: 1.64 steps of 0.366 uA
 )
 def test_a_value_becomes_the_nearest_word(value: float, full: float, word: int) -> None:
-    assert words_from_values(np.array([value]), full).tolist() == [word]
+    assert codes_from_values(np.array([value]), full).tolist() == [word]
 
 
 @given(st.integers(0, 65535), st.sampled_from([12.0, 24.0, 100.0, 83.333333]))
 def test_a_whole_number_of_steps_keeps_its_word(word: int, full: float) -> None:
-    assert words_from_values(np.array([word / 65535 * full]), full).tolist() == [word]
+    assert codes_from_values(np.array([word / 65535 * full]), full).tolist() == [word]
 
 
 @given(st.floats(0.0, 24.0))
 def test_no_word_is_more_than_half_a_step_off(value: float) -> None:
-    word = words_from_values(np.array([value]), 24.0)[0]
+    word = codes_from_values(np.array([value]), 24.0)[0]
     assert abs(int(word) / 65535 * 24.0 - value) <= 0.5 * 24.0 / 65535 + 1e-9
 
 
@@ -82,31 +82,31 @@ def test_no_word_is_more_than_half_a_step_off(value: float) -> None:
     [(0.0, "0.0"), (4.5, "4.5"), (13.15, "13.15"), (1e-5, "0.0"), (13.14996, "13.15"), (24.0, "24.0")],
 )
 def test_values_are_written_without_exponent_and_with_four_decimals_at_most(value: float, text: str) -> None:
-    assert value_text(value) == text
+    assert format_value(value) == text
 
 
 def test_text_requests_are_those_of_the_maker() -> None:
-    assert set_channel_text(Quantity.VOLTAGE, 3, 4.5).data == b"V3=4.5\n"
-    assert set_channel_text(Quantity.CURRENT_LIMIT, 12, 20.0).data == b"IMAX12=20.0\n"
-    assert set_vector_text(Quantity.CURRENT, 8, [1.0, 2.5]).data == b"IVEC8=1.0,2.5\n"
+    assert encode_set_channel_text(Quantity.VOLTAGE, 3, 4.5).data == b"V3=4.5\n"
+    assert encode_set_channel_text(Quantity.CURRENT_LIMIT, 12, 20.0).data == b"IMAX12=20.0\n"
+    assert encode_set_vector_text(Quantity.CURRENT, 8, [1.0, 2.5]).data == b"IVEC8=1.0,2.5\n"
 
 
 @pytest.mark.parametrize(
     ("pattern", "line"),
     [
-        (DONE, "OK"),
-        (RENUMBERED, "\x06OK"),
-        (IDENTITY, "Q8iv-0001"),
-        (IDENTITY, "Q8iv-****"),
-        (CHAIN_ENTRY, "Q8iv-0001: 0"),
-        (CHAIN_ENTRY, "Q8iv-****: 1"),
-        (FIRMWARE, "v2.4.1"),
-        (VOLTS, "+4.5000 V"),
-        (MILLIAMPERES, "-0.0033 mA"),
-        (CHANNEL_READING, "0,5: +0.2048 V, +0.0009 mA"),
-        (CHANNEL_READING, "0,5: +0.2048 V, +22.0300 mA,   4.5130 mW,      9 Ohm"),
-        (LOG_ENTRY, "#  0, E10:00, 16 m ago"),
-        (ERROR, "E05:03"),
+        (OK_LINE, "OK"),
+        (RENUMBERED_LINE, "\x06OK"),
+        (IDENTITY_LINE, "Q8iv-0001"),
+        (IDENTITY_LINE, "Q8iv-****"),
+        (CHAIN_ENTRY_LINE, "Q8iv-0001: 0"),
+        (CHAIN_ENTRY_LINE, "Q8iv-****: 1"),
+        (FIRMWARE_LINE, "v2.4.1"),
+        (VOLTAGE_LINE, "+4.5000 V"),
+        (CURRENT_LINE, "-0.0033 mA"),
+        (CHANNEL_READING_LINE, "0,5: +0.2048 V, +0.0009 mA"),
+        (CHANNEL_READING_LINE, "0,5: +0.2048 V, +22.0300 mA,   4.5130 mW,      9 Ohm"),
+        (LOG_ENTRY_LINE, "#  0, E10:00, 16 m ago"),
+        (ERROR_LINE, "E05:03"),
     ],
 )
 def test_recorded_reply_lines_are_understood_whole(pattern, line: str) -> None:
@@ -116,17 +116,17 @@ def test_recorded_reply_lines_are_understood_whole(pattern, line: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "line"),
     [
-        (MILLIAMPERES, "+1.2e-03 mA"),
-        (MILLIAMPERES, "+1.2000 V"),
-        (MILLIAMPERES, "+1.2000"),
-        (MILLIAMPERES, "1+1.2000 mA"),
-        (VOLTS, "+1.2000 mA"),
-        (VOLTS, "nan V"),
-        (DONE, "OKOK"),
-        (DONE, "\x06OK"),
-        (IDENTITY, "Q8iv"),
-        (CHANNEL_READING, "0,5: +0.2048 V"),
-        (ERROR, "E1"),
+        (CURRENT_LINE, "+1.2e-03 mA"),
+        (CURRENT_LINE, "+1.2000 V"),
+        (CURRENT_LINE, "+1.2000"),
+        (CURRENT_LINE, "1+1.2000 mA"),
+        (VOLTAGE_LINE, "+1.2000 mA"),
+        (VOLTAGE_LINE, "nan V"),
+        (OK_LINE, "OKOK"),
+        (OK_LINE, "\x06OK"),
+        (IDENTITY_LINE, "Q8iv"),
+        (CHANNEL_READING_LINE, "0,5: +0.2048 V"),
+        (ERROR_LINE, "E1"),
     ],
 )
 def test_damaged_reply_lines_are_not(pattern, line: str) -> None:

@@ -13,12 +13,12 @@ from lumion_hw.errors import DeviceError, FrameError, IdentityError, LinkLost, L
 from lumion_hw.links import MemoryLink, RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.links.fault import Direction, FaultEvent, FaultKind, FaultLink, FaultPlan
 from lumion_hw.sessions.codecs.qontrol import (
-    CHAIN_ENTRY,
-    MILLIAMPERES,
+    CHAIN_ENTRY_LINE,
+    CURRENT_LINE,
     Quantity,
-    read_all_text,
-    set_channel_text,
-    text_request,
+    encode_read_all_text,
+    encode_set_channel_text,
+    encode_text_request,
 )
 from lumion_hw.sessions.qontrol import QontrolSession
 from tests.drivers.mesh.qontrol.qontrol_wire import ModelChain, lines
@@ -30,11 +30,11 @@ OK = b"OK\n"
 
 
 def sets(*channels: int) -> list:
-    return [set_channel_text(Quantity.CURRENT, channel, 1.0) for channel in channels]
+    return [encode_set_channel_text(Quantity.CURRENT, channel, 1.0) for channel in channels]
 
 
 def ask_i(channel: int):
-    return text_request(f"I{channel}?", MILLIAMPERES)
+    return encode_text_request(f"I{channel}?", CURRENT_LINE)
 
 
 def opened(*exchanges: RecordedExchange, **options) -> tuple[QontrolSession, ReplayPeer, VirtualClock]:
@@ -47,7 +47,7 @@ def opened(*exchanges: RecordedExchange, **options) -> tuple[QontrolSession, Rep
 
 def test_a_reply_has_as_many_lines_as_the_request_says() -> None:
     session, peer, _ = opened(RecordedExchange(b"IALL?\n", lines("+4.5000 mA", "-0.0033 mA")))
-    assert session.query_lines(read_all_text(Quantity.CURRENT, 2)) == ("+4.5000 mA", "-0.0033 mA")
+    assert session.query_lines(encode_read_all_text(Quantity.CURRENT, 2)) == ("+4.5000 mA", "-0.0033 mA")
     assert peer.remaining == ()
 
 
@@ -230,7 +230,7 @@ def test_another_first_module_is_refused() -> None:
 
 
 def test_a_list_ends_with_silence() -> None:
-    request = text_request("NUPALL?", CHAIN_ENTRY)
+    request = encode_text_request("NUPALL?", CHAIN_ENTRY_LINE)
     session, _, _ = opened(
         RecordedExchange(b"NUPALL?\n", b"Q8iv-0001: 0\n"),
         RecordedExchange(b"", b""),
@@ -297,8 +297,8 @@ def test_no_reply_raises_anything_but_the_errors_of_the_tree(garbage: bytes) -> 
     session.open()
     model.instead.append(garbage)
     with contextlib.suppress(FrameError, LinkTimeout, DeviceError):
-        session.run([*sets(3), read_all_text(Quantity.CURRENT, 16)])
-    assert session.query_lines(read_all_text(Quantity.CURRENT_LIMIT, 16)) == ("+24.0000 mA",) * 16
+        session.run([*sets(3), encode_read_all_text(Quantity.CURRENT, 16)])
+    assert session.query_lines(encode_read_all_text(Quantity.CURRENT_LIMIT, 16)) == ("+24.0000 mA",) * 16
 
 
 @examples(30)
@@ -320,12 +320,12 @@ def test_one_fault_on_the_wire_is_an_error_or_nothing_and_the_session_recovers(
     link.apply(FaultPlan(events=(FaultEvent(kind, direction, start + at_byte, duration_s=0.7),)))
     for channel in range(12):
         with contextlib.suppress(FrameError, LinkTimeout, DeviceError, LinkLost):
-            session.run([*sets(channel), read_all_text(Quantity.CURRENT_LIMIT, 16)])
+            session.run([*sets(channel), encode_read_all_text(Quantity.CURRENT_LIMIT, 16)])
     link.apply(FaultPlan())
     if session.is_out_of_sync:
         session.close()
         session.open()
-    assert session.query_lines(read_all_text(Quantity.CURRENT_LIMIT, 16)) == ("+24.0000 mA",) * 16
+    assert session.query_lines(encode_read_all_text(Quantity.CURRENT_LIMIT, 16)) == ("+24.0000 mA",) * 16
 
 
 def test_two_threads_never_get_each_others_replies() -> None:
@@ -340,7 +340,7 @@ def test_two_threads_never_get_each_others_replies() -> None:
 
     def ask(quantity: Quantity, expected: str) -> None:
         for _ in range(200):
-            if set(session.query_lines(read_all_text(quantity, 16))) != {expected}:
+            if set(session.query_lines(encode_read_all_text(quantity, 16))) != {expected}:
                 wrong.append(quantity)
 
     threads = [
