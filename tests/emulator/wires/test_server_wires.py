@@ -394,9 +394,11 @@ def test_device_that_refuses_a_line_is_asked_again_with_the_next_bytes(server, m
     class Switched:
         name = "switched"
         on = False
+        refused = 0
 
         def connect(self):
             if not self.on:
+                self.refused += 1
                 raise ConnectError("switched off")
             return meter.connect()
 
@@ -410,7 +412,8 @@ def test_device_that_refuses_a_line_is_asked_again_with_the_next_bytes(server, m
     server.add_pty(device, tmp_path / "s")
     with server.in_thread(), terminal(str(tmp_path / "s")) as fd:
         os.write(fd, b"*IDN?\n")
-        assert select.select([fd], [], [], 0.1)[0] == []
+        until(lambda: device.refused == 2)  # when the line was made, and with these bytes
+        assert select.select([fd], [], [], 0.0)[0] == []
         device.on = True
         os.write(fd, b"*OPC?\n")
         assert read_terminal(fd, 2) == b"1\n"
