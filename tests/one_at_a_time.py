@@ -18,7 +18,8 @@ the outcome:
 A yield passes the turn round-robin, and only the thread that has the turn runs on. A thread that keeps the turn for
 BLOCKED_S without yielding counts as blocked by a lock: it is passed over until it yields again. On a slow machine a
 running thread may count as blocked; then two threads run at once for a moment, which correct code withstands at any
-time. So a test of correct code never fails by chance, and each blocked thread costs BLOCKED_S.
+time. So a test of correct code never fails by chance, and each blocked thread costs BLOCKED_S. Threads without a lock
+never block: a test that asserts their exact order sets a ``blocked_s`` that no machine needs.
 """
 
 from __future__ import annotations
@@ -44,12 +45,15 @@ class Interleaved:
 
     Args:
         lines_of: Functions, classes or modules whose every line is a yield.
+        blocked_s: Time without a yield after which a thread counts as blocked.
 
     Attributes:
         traffic: What was noted, in order: the number of the call (its position in :meth:`run`) and the item.
     """
 
-    def __init__(self, lines_of: Sequence[Callable[..., object] | ModuleType] = ()) -> None:
+    def __init__(
+        self, lines_of: Sequence[Callable[..., object] | ModuleType] = (), *, blocked_s: float = BLOCKED_S
+    ) -> None:
         self.traffic: list[tuple[int, object]] = []
         self._traced = {code for thing in lines_of for code in _codes(thing)}
         self._state = threading.Condition()
@@ -57,6 +61,7 @@ class Interleaved:
         self._waiting: list[int] = []
         self._turn: int | None = None
         self._given_s = 0.0
+        self._blocked_s = blocked_s
 
     def run(self, *calls: Callable[[], object], patience_s: float = PATIENCE_S) -> list[Any]:
         """Run each call in a thread of its own, interleaved; return what they returned, or raise the first error."""
@@ -117,8 +122,8 @@ class Interleaved:
             if self._turn is None:  # other threads have not started yet
                 self._state.wait(PATIENCE_S)
                 continue
-            self._state.wait(max(self._given_s + BLOCKED_S - time.monotonic(), 0.0))
-            if self._turn not in (None, number) and time.monotonic() >= self._given_s + BLOCKED_S:
+            self._state.wait(max(self._given_s + self._blocked_s - time.monotonic(), 0.0))
+            if self._turn not in (None, number) and time.monotonic() >= self._given_s + self._blocked_s:
                 self._pass_on(self._turn)  # the thread that has the turn is blocked
         self._waiting.remove(number)
 

@@ -9,7 +9,8 @@ from functools import partial
 import pytest
 
 from lumion_hw.clock import Deadline
-from tests.one_at_a_time import Interleaved, Yielding, YieldingLink
+from tests.one_at_a_time import BLOCKED_S, Interleaved, Yielding, YieldingLink
+from tests.waiting import PATIENCE_S
 
 NEVER = Deadline(float("inf"))
 
@@ -32,12 +33,13 @@ def test_a_lock_around_data_is_needed() -> None:
     counter = Counter(threading.Lock())
     assert sorted(Interleaved([Counter]).run(*[counter.add] * 4)) == [0, 1, 2, 3]
     counter = Counter(contextlib.nullcontext())
-    assert Interleaved([Counter]).run(*[counter.add] * 4) == [0, 0, 0, 0]
+    assert Interleaved([Counter], blocked_s=PATIENCE_S).run(*[counter.add] * 4) == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("locked", [True, False])
 def test_a_lock_around_bytes_is_needed(locked: bool) -> None:
-    threads = Interleaved()
+    # Without a lock no thread ever blocks, so a slow step of a busy machine must not be taken for a blocked thread.
+    threads = Interleaved(blocked_s=BLOCKED_S if locked else PATIENCE_S)
     link, lock = YieldingLink(threads), threading.Lock() if locked else contextlib.nullcontext()
 
     def call(data: bytes) -> None:
@@ -61,7 +63,7 @@ def test_a_single_call_proves_nothing() -> None:
 
 
 def test_calls_of_a_device_are_noted_and_answered() -> None:
-    threads = Interleaved()
+    threads = Interleaved(blocked_s=PATIENCE_S)
     device = Yielding(threads, {1: "one"})
     assert threads.run(partial(device.get, 1), partial(device.get, 2)) == ["one", None]
     assert threads.traffic == [(0, ("get", 1)), (1, ("get", 2))]

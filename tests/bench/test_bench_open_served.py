@@ -145,7 +145,7 @@ def test_devices_at_one_address_are_opened_one_after_another() -> None:
 
     def link(name: str, _device: object) -> Link:
         assert busy.acquire(blocking=False), f"{name} is opened beside another at its address"
-        time.sleep(0.01)  # the others would have begun by now
+        time.sleep(0.01)  # nothing may happen; the threads of the others would have begun by now
         busy.release()
         raise ConfigError("no address", device=name)
 

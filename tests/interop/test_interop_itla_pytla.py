@@ -6,7 +6,6 @@ What version 0.2.0 of the client itself gets wrong is named in the tests that me
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +19,7 @@ from lumion_hw.emulator.wires.server import EmulatorServer
 from tests.interop.other_clients import module
 from tests.waiting import until
 
+MODULE_READY = 0x0010  # bit MRDY of NOP
 QUICK = ItlaProfile(enable_s=0.3, tune_s=0.2, power_s=0.2, fine_tune_s=0.1, boot_s=0.2)
 
 
@@ -243,7 +243,7 @@ def test_resets(connect):
     client.soft_reset()
     assert client.get_reset_enable() == status().Resena.SENA
     client.hard_reset()
-    time.sleep(QUICK.boot_s + 0.05)
+    until(lambda: int.from_bytes(client._nop(), "big") & MODULE_READY)
     assert client.get_power_setting() == 10.0
     assert not module.enabled
 

@@ -236,10 +236,10 @@ def test_an_error_nobody_asked_for_is_logged_and_the_next_read_is_right(dial: Di
 @pytest.mark.long
 @pytest.mark.parametrize("order", list(ErrorOrder))
 def test_supervision_in_any_order_disturbs_no_reading(dial: Dial, order: ErrorOrder) -> None:
-    client, _ = dial(loads=[OPEN] * 4 + [HeaterLoad()] * 12, error_order=order)
+    client, chain = dial(loads=[OPEN] * 4 + [HeaterLoad()] * 12, error_order=order)
     for channel in range(4):
         client.i[channel] = 5.0
-    time.sleep(0.05)
+    until(lambda: chain.next_due() is None)  # all four have been reported
     client.v[8] = 3.0
     assert client.v[8] == pytest.approx(3.0)
     assert client.get_all_values("V") == pytest.approx([12.0] * 4 + [0.0] * 4 + [3.0] + [0.0] * 7)

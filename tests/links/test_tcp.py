@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -25,6 +25,19 @@ def soon(seconds: float = PATIENCE_S) -> float:
 def open_all(links: list[TcpLink]) -> None:
     for link in links:
         link.open(soon(0.2))
+
+
+def keep_connections(monkeypatch: pytest.MonkeyPatch) -> list[socket.socket]:
+    """Return a list that fills with the sockets of the links that are opened from now on."""
+    made: list[socket.socket] = []
+    connect = socket.create_connection
+
+    def keep(address: tuple[str, int], timeout: float) -> socket.socket:
+        made.append(connect(address, timeout))
+        return made[-1]
+
+    monkeypatch.setattr(socket, "create_connection", keep)
+    return made
 
 
 def write_twice(link: TcpLink) -> None:
@@ -67,14 +80,7 @@ def test_opening_twice_keeps_the_connection(connected: tuple[TcpLink, socket.soc
 def test_small_writes_are_not_delayed_and_dead_peers_are_noticed(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[socket.socket] = []
-    connect = socket.create_connection
-
-    def keep(address: tuple[str, int], timeout: float) -> socket.socket:
-        made.append(connect(address, timeout))
-        return made[0]
-
-    monkeypatch.setattr(socket, "create_connection", keep)
+    made = keep_connections(monkeypatch)
     link = TcpLink("127.0.0.1", listener.getsockname()[1], CLOCK)
     link.open(soon())
     assert made[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -101,19 +107,21 @@ def test_reading_with_a_deadline_in_the_past_gives_what_is_there(connected: tupl
 
 def test_a_reply_in_single_bytes_arrives_whole(connected: tuple[TcpLink, socket.socket]) -> None:
     link, peer = connected
+    was_read = threading.Semaphore()
 
     def drip() -> None:
         for byte in b"+1.0E-6\n":
+            assert was_read.acquire(timeout=PATIENCE_S)
             peer.sendall(bytes([byte]))
-            time.sleep(0.002)
 
     sender = threading.Thread(target=drip)
     sender.start()
-    received = b""
-    while not received.endswith(b"\n") and (piece := link.read(soon())):
-        received += piece
+    pieces: list[bytes] = []
+    while pieces[-1:] != [b"\n"] and (piece := link.read(soon())):
+        pieces.append(piece)
+        was_read.release()
     sender.join(PATIENCE_S)
-    assert received == b"+1.0E-6\n"
+    assert pieces == [bytes([byte]) for byte in b"+1.0E-6\n"]
 
 
 def test_draining_throws_away_until_silence(connected: tuple[TcpLink, socket.socket]) -> None:
@@ -128,9 +136,8 @@ def test_draining_a_talkative_peer_ends_at_the_deadline(connected: tuple[TcpLink
     stop = threading.Event()
 
     def chatter() -> None:
-        while not stop.is_set():
+        while not stop.wait(0.002):
             peer.sendall(b"x")
-            time.sleep(0.002)
 
     sender = threading.Thread(target=chatter)
     sender.start()
@@ -198,11 +205,16 @@ def test_a_reset_in_the_middle_of_a_reply_is_lost(connected: tuple[TcpLink, sock
     assert isinstance(caught.value.__cause__, ConnectionResetError)
 
 
-def test_writing_to_a_peer_that_reset_is_lost_within_two_writes(connected: tuple[TcpLink, socket.socket]) -> None:
-    link, peer = connected
+def test_writing_to_a_peer_that_reset_is_lost_within_two_writes(
+    monkeypatch: pytest.MonkeyPatch, listener: socket.socket
+) -> None:
+    made = keep_connections(monkeypatch)
+    link = TcpLink("127.0.0.1", listener.getsockname()[1], CLOCK)
+    link.open(soon())
+    peer, _ = listener.accept()
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     peer.close()
-    time.sleep(0.02)
+    assert select.select(made, [], [], PATIENCE_S)[0], "the reset has not arrived"
     with pytest.raises(LinkLost):
         write_twice(link)
 

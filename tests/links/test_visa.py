@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.visa import VisaLink
-from tests.waiting import PATIENCE_S, promptly
+from tests.waiting import PATIENCE_S, promptly, until
 
 CLOCK = SystemClock()
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pyvisa_py")
@@ -19,12 +18,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pyvisa_py")
 
 def soon(seconds: float = PATIENCE_S) -> float:
     return CLOCK.now() + seconds
-
-
-def write_often(link: VisaLink) -> None:
-    for _ in range(20):
-        link.write(b"x\n", soon())
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -89,7 +82,7 @@ def test_an_instrument_that_went_away_is_lost_within_a_few_writes(listener: sock
     link, peer = connect(listener)
     peer.close()
     with pytest.raises(LinkLost):
-        write_often(link)
+        until(lambda: link.write(b"x\n", soon()), 10.0)
     with pytest.raises(LinkLost, match="the link is closed"):
         link.read(soon())
 

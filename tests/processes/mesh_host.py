@@ -87,6 +87,7 @@ def drive(driver: LumionMeshController, options: argparse.Namespace) -> None:
     if options.act == "raise":
         raise RuntimeError("the control loop failed")
     step = 0
+    # A host program lives on the wall clock: it looks for signals, and tries again after an error, 20 times a second.
     while True:
         step += 1
         if options.act == "idle":

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from firmware_protocol import FaultSource, OutputsState, table_crc32
+from lumion_hw.emulator.wires.server import POLL_PERIOD_S
 from tests.processes.processes_testbench import BUSY_MACHINE_S, ServedBoard, host
 from tests.waiting import until
 
@@ -39,7 +40,9 @@ def test_a_host_that_is_killed_leaves_its_heaters_off_within_the_watchdog_and_on
     served = ServedBoard(tmp_path, transport)
     with served.plugged_in() as address, host(address, act, "--watchdog-s", str(watchdog_s)) as program:
         program.expect("driving")
-        time.sleep(1.2 * watchdog_s)  # only the keep-alive, or the tables, hold the watchdog off
+        driven_s = served.history[-1][0]
+        # Only the keep-alive, or the tables, hold the watchdog off.
+        served.wait(lambda: not served.is_driving or served.board.core.last_fed_s > driven_s + watchdog_s)
         assert served.is_driving
         killed_s = time.monotonic()
         program.end(signal.SIGKILL)
@@ -111,7 +114,7 @@ def test_a_host_that_chose_to_hold_hands_its_heaters_to_the_next_one_unchanged(t
         changes = len(served.history)
         served.wait(lambda: served.board.state is OutputsState.GRACE)
         assert served.is_driving
-        time.sleep(0.5)
+        time.sleep(3 * POLL_PERIOD_S)  # nothing may happen; the board is served three times, and has 150 ticks
         assert served.board.state is OutputsState.GRACE
     assert len(served.history) == changes
     assert sources(served) == [FaultSource.WATCHDOG]

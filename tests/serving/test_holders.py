@@ -29,14 +29,14 @@ with Bench.attach(sys.argv[1]) as bench:
             print("wrote", flush=True)
 """
 PLAIN = """
-import sys, time
+import sys
 from p4p.client.thread import Context
 conf = {"EPICS_PVA_NAME_SERVERS": sys.argv[1].removeprefix("pva://"), "EPICS_PVA_AUTO_ADDR_LIST": "NO"}
 context = Context("pva", conf=conf, useenv=False)
 context.put("small:lease:owner", "plain")
 context.put("small:mesh0:heaters_ma", [0.5] * 30)
 print("driving", flush=True)
-time.sleep(600)
+sys.stdin.read()
 """
 
 

@@ -1,5 +1,6 @@
 """PV Access clients of a served bench: values, writes and calls."""
 
+import threading
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from lumion_hw.serving.pva import PvaServer
 from lumion_hw.serving.readings import STALE_S
 from lumion_hw.serving.state import AlarmSeverity
 from tests.serving.serving_bench import SMALL, refused
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 HEATER, HEATERS, OWNER = "small:mesh0:heater_ma:3", "small:mesh0:heaters_ma", "small:lease:owner"
 STEP_MA = 3.0 / 65535
@@ -134,13 +135,14 @@ def raw_time_s(value) -> float:
 
 
 def test_a_client_that_takes_nothing_holds_up_nobody(served, client) -> None:
-    slow, seen = served.client(), []
-    hang = slow.monitor("small:heartbeat", lambda value: time.sleep(0.5))
+    slow, seen, released = served.client(), [], threading.Event()
+    hang = slow.monitor("small:heartbeat", lambda value: released.wait(PATIENCE_S))
     watch = client.monitor("small:heartbeat", seen.append)
     try:
         first = len(seen)
         until(lambda: len(seen) > first + 10)
     finally:
+        released.set()
         hang.close()
         watch.close()
         slow.close()

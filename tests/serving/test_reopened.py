@@ -8,6 +8,23 @@ from lumion_hw import Bench
 from lumion_hw.errors import DeviceError, LinkTimeout
 from lumion_hw.serving.readings import STALE_S, BenchReadings, DeviceReadings
 from tests.recorded_calibration import SMALL
+from tests.waiting import until
+
+
+class WatchedLock:
+    """A lock that shows how many threads wait for it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.n_waiting = 0
+
+    def __enter__(self) -> None:
+        self.n_waiting += 1
+        self.lock.acquire()
+        self.n_waiting -= 1
+
+    def __exit__(self, *error: object) -> None:
+        self.lock.release()
 
 
 @pytest.fixture
@@ -69,6 +86,8 @@ def test_what_cannot_be_set_up_stays_lost_and_is_tried_again(bench, monkeypatch)
 def test_an_answer_of_before_a_change_is_not_taken_for_one_of_after_it(bench, monkeypatch) -> None:
     """On a busy host, a second query may start before the first reply has been recorded."""
     readings = DeviceReadings(bench, "mesh0", True, True, bench.clock, bench.clock.now)
+    guard = WatchedLock()
+    monkeypatch.setattr(readings, "_settings_guard", guard)
     handle_request, goes_on = threading.Event(), threading.Event()
     answers = iter([{"mesh0.heater_ma.3": 0.0}, {"mesh0.heater_ma.3": 1.25}])
 
@@ -84,7 +103,7 @@ def test_an_answer_of_before_a_change_is_not_taken_for_one_of_after_it(bench, mo
     early.start()
     handle_request.wait(60.0)
     late.start()
-    late.join(0.2)
+    until(lambda: guard.n_waiting == 1 or not late.is_alive())
     goes_on.set()
     early.join()
     late.join()

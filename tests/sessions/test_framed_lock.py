@@ -3,14 +3,42 @@
 from __future__ import annotations
 
 import threading
-import time
 from functools import partial
 
 import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.sessions.framed.session import TurnLock
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
+
+
+class WatchedLock(TurnLock):
+    """A lock that shows how many threads wait for it."""
+
+    def __init__(self) -> None:
+        self.events: list[WatchedEvent] = []
+        super().__init__(self._new_event)
+
+    def _new_event(self) -> WatchedEvent:
+        self.events.append(WatchedEvent())
+        return self.events[-1]
+
+    @property
+    def n_waiting(self) -> int:
+        return sum(event.is_waited_for for event in self.events)
+
+
+class WatchedEvent(threading.Event):
+    """An event that shows whether a thread waits for it."""
+
+    is_waited_for = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.is_waited_for = True
+        try:
+            return super().wait(timeout)
+        finally:
+            self.is_waited_for = False
 
 
 def in_thread(action: object) -> threading.Thread:
@@ -20,7 +48,7 @@ def in_thread(action: object) -> threading.Thread:
 
 
 def test_its_owner_may_take_it_again_and_gives_it_back_as_often() -> None:
-    lock, taken = TurnLock(), threading.Event()
+    lock, taken = WatchedLock(), threading.Event()
 
     def other() -> None:
         with lock:
@@ -29,7 +57,8 @@ def test_its_owner_may_take_it_again_and_gives_it_back_as_often() -> None:
     with lock:
         with lock:
             thread = in_thread(other)
-        assert not taken.wait(0.05)
+        until(lambda: lock.n_waiting == 1)
+        assert not taken.is_set()
     assert taken.wait(PATIENCE_S)
     thread.join(PATIENCE_S)
 
@@ -47,29 +76,27 @@ def test_without_waiting_it_is_had_or_refused_at_once() -> None:
 
 
 def test_who_waits_is_next_however_soon_the_owner_wants_it_again() -> None:
-    lock, done = TurnLock(), threading.Event()
-    owner_turns = [0]
-    passed_over: list[int] = []
+    lock, done = WatchedLock(), threading.Event()
+    turns: list[str] = []
+
+    def take_turn(name: str) -> None:
+        with lock:
+            turns.append(name)
+            until(lambda: lock.n_waiting == 1 or done.is_set())
 
     def other() -> None:
         for _ in range(40):
-            time.sleep(0.0003)
-            before = owner_turns[0]
-            with lock:
-                passed_over.append(owner_turns[0] - before)
+            take_turn("other")
         done.set()
 
     with lock:
         thread = in_thread(other)
-    end_s = time.monotonic() + PATIENCE_S
+        until(lambda: lock.n_waiting == 1)
     while not done.is_set():
-        assert time.monotonic() < end_s
-        with lock:
-            owner_turns[0] += 1
-            time.sleep(0.003)
+        take_turn("owner")
     thread.join(PATIENCE_S)
-    # Only the turn under way is waited for; a plain RLock is won once more by the thread that has just released it.
-    assert passed_over.count(0) >= 30
+    # A plain RLock is won once more by the thread that has just released it.
+    assert turns == 40 * ["other", "owner"]
 
 
 def test_an_error_inside_gives_it_back() -> None:

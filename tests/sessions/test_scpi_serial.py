@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import sys
+import termios
 import threading
-import time
 import tty
 from collections.abc import Iterator
 
@@ -15,16 +17,21 @@ from lumion_hw.clock import SystemClock
 from lumion_hw.errors import LinkError, LinkLost, LinkTimeout
 from lumion_hw.links import SerialLink
 from lumion_hw.sessions.scpi import ScpiSession
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 CLOCK = SystemClock()
 IDN = b"Maker,Model,Serial,1.0\n"
 
 
 class Instrument:
-    """Answers on a pty; some queries make it slow, silent or gone."""
+    """Answers on a pty; some queries make it slow, silent or gone.
+
+    Attributes:
+        may_answer: Set when the late reply may leave.
+    """
 
     def __init__(self) -> None:
+        self.may_answer = threading.Event()
         self._master, self._slave = os.openpty()
         tty.setraw(self._slave)
         self.path = os.ttyname(self._slave)
@@ -49,12 +56,16 @@ class Instrument:
         elif query == b"ECHO?":
             os.write(self._master, b"echo\n")
         elif query == b"LATE?":
-            time.sleep(0.3)
+            self.may_answer.wait(PATIENCE_S)
             os.write(self._master, b"late\n")
         elif query == b"HALF?":
             os.write(self._master, b"half a re")
-            time.sleep(0.05)
+            until(lambda: self._unread() == 0)
         return query not in (b"HALF?", b"GONE?")
+
+    def _unread(self) -> int:
+        """Return the number of bytes that the host has not read yet."""
+        return int.from_bytes(fcntl.ioctl(self._slave, termios.FIONREAD, bytes(4)), sys.byteorder)
 
     def _unplug(self) -> None:
         for fd in (self._slave, self._master):
@@ -68,24 +79,30 @@ class Instrument:
 
 
 @pytest.fixture
-def session() -> Iterator[ScpiSession]:
+def instrument() -> Iterator[Instrument]:
     instrument = Instrument()
+    yield instrument
+    instrument.stop()
+
+
+@pytest.fixture
+def session(instrument: Instrument) -> Iterator[ScpiSession]:
     opened = ScpiSession(SerialLink(instrument.path, 115200, CLOCK), CLOCK, device="serial meter", timeout_s=PATIENCE_S)
     opened.open()
     yield opened
     with contextlib.suppress(LinkError):
         opened.query("STOP?", timeout_s=0.01)
     opened.close()
-    instrument.stop()
 
 
 def test_many_queries_in_a_row(session: ScpiSession) -> None:
     assert [session.query("ECHO?") for _ in range(50)] == ["echo"] * 50
 
 
-def test_a_late_reply_answers_no_other_query(session: ScpiSession) -> None:
+def test_a_late_reply_answers_no_other_query(session: ScpiSession, instrument: Instrument) -> None:
     with pytest.raises(LinkTimeout):
         session.query("LATE?", timeout_s=0.05)
+    instrument.may_answer.set()
     assert session.query("ECHO?") == "echo"
     assert session.counters.resyncs == 1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -20,9 +19,15 @@ IDN = b"Maker,Model,Serial,1.0\n"
 
 
 class Instrument:
-    """Answers ``ECHO? x`` with ``x``, in small pieces, and ``LATE? s`` with ``late`` after ``s`` seconds."""
+    """Answers ``ECHO? x`` with ``x``, in small pieces, ``LATE?`` when it may, and ``NEXT?`` with the next query.
+
+    Attributes:
+        may_answer: Set when the reply to ``LATE?`` may leave.
+    """
 
     def __init__(self) -> None:
+        self.may_answer = threading.Event()
+        self._late = b""
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -38,6 +43,8 @@ class Instrument:
                 self._answer(connection, line.decode().split())
 
     def _answer(self, connection: socket.socket, words: list[str]) -> None:
+        late, self._late = self._late, b""
+        connection.sendall(late)
         if words[0] == "*IDN?":
             connection.sendall(IDN)
         elif words[0] == "ECHO?":
@@ -45,8 +52,10 @@ class Instrument:
             connection.sendall(reply[:1])
             connection.sendall(reply[1:])
         elif words[0] == "LATE?":
-            time.sleep(float(words[1]))
+            self.may_answer.wait(PATIENCE_S)
             connection.sendall(b"late\n")
+        elif words[0] == "NEXT?":
+            self._late = b"late\n"
 
     def close(self) -> None:
         self._server.close()
@@ -54,13 +63,18 @@ class Instrument:
 
 
 @pytest.fixture
-def session() -> Iterator[ScpiSession]:
+def instrument() -> Iterator[Instrument]:
     instrument = Instrument()
+    yield instrument
+    instrument.close()
+
+
+@pytest.fixture
+def session(instrument: Instrument) -> Iterator[ScpiSession]:
     opened = ScpiSession(TcpLink("127.0.0.1", instrument.port, CLOCK), CLOCK, device="echo", timeout_s=PATIENCE_S)
     opened.open()
     yield opened
     opened.close()
-    instrument.close()
 
 
 def test_two_threads_with_2000_queries_each_never_get_each_others_reply(session: ScpiSession) -> None:
@@ -124,9 +138,10 @@ def test_two_sessions_at_one_address_take_turns(session: ScpiSession) -> None:
     assert order == ["mine", "other"]
 
 
-def test_a_query_after_a_time_out_gets_its_own_reply(session: ScpiSession) -> None:
+def test_a_query_after_a_time_out_gets_its_own_reply(session: ScpiSession, instrument: Instrument) -> None:
     with pytest.raises(LinkTimeout):
-        session.query("LATE? 0.4", timeout_s=0.1)
+        session.query("LATE?", timeout_s=0.05)
+    instrument.may_answer.set()
     for number in range(3):
         assert session.query(f"ECHO? {number}") == str(number)
     assert session.counters.resyncs == 1
@@ -134,7 +149,7 @@ def test_a_query_after_a_time_out_gets_its_own_reply(session: ScpiSession) -> No
 
 def test_a_reply_that_is_late_by_more_than_the_silence_is_still_recognised(session: ScpiSession) -> None:
     with pytest.raises(LinkTimeout):
-        session.query("LATE? 0.8", timeout_s=0.05)
+        session.query("NEXT?", timeout_s=0.05)  # "late" arrives when the silence is over and the marker was sent
     assert session.query("ECHO? 7") == "7"
 
 

@@ -1,7 +1,7 @@
 """The contracts pass correct drivers and catch each broken promise with a clear message."""
 
 import os
-import time
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from tests.testing.contract_fakes import (
     FakeSqueezer,
     FakeUnit,
 )
+from tests.waiting import PATIENCE_S
 
 pytest_plugins = ["pytester"]
 
@@ -289,14 +290,20 @@ def test_a_driver_that_needs_its_replies_in_one_piece_is_caught() -> None:
 
 def test_threads_that_get_each_others_answers_are_caught() -> None:
     class Shared(FakeSqueezer):
+        half_set, was_read = threading.Event(), threading.Event()
+
         def set(self, settings) -> None:
             self.settings = np.array([settings[0], self.settings[1]])  # one after the other, and no lock
-            time.sleep(0.02)
+            if threading.current_thread() is not threading.main_thread():
+                self.half_set.set()
+                self.was_read.wait(PATIENCE_S)
             self.settings = np.array(settings)
 
         def read(self):
-            time.sleep(0.005)
-            return super().read()
+            self.half_set.wait(PATIENCE_S)
+            seen = super().read()
+            self.was_read.set()
+            return seen
 
     said = broken(PolarizationControllerContract().test_two_threads_share_the_driver, Shared(), SystemClock())
     assert "[0. 4.] was read, but was never set" in said

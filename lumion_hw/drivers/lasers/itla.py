@@ -250,7 +250,9 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
             ItlaRegister.RELEASE,
         )
         try:
-            self._session.read(ItlaRegister.NOP)
+            # A busy module may answer an earlier host's stray bytes only now, with one CE reply for every four bytes.
+            # These can be more replies than a single read discards.
+            self._session.first_reply(lambda: self._session.read(ItlaRegister.NOP))
             actual = ItlaIdentity(*(decode_text(self._session.read_string(register)) for register in strings))
         except (FrameError, NotSupportedError) as error:
             raise self._identity_error(f"a different device: {error.message}") from error

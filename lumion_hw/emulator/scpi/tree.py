@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 from lumion_hw.emulator.scpi import errors
 from lumion_hw.emulator.scpi.commands import Form, ScpiCommand
@@ -43,11 +44,24 @@ class _Node:
 
 
 class _Branch:
-    """Commands below one keyword, and the forms of the command that ends here: set and query."""
+    """Commands below one keyword, and the forms of the command that ends here.
+
+    Attributes:
+        forms_by_query: For the query form and the other one: its nodes, its position among the forms of the instrument,
+            and the default of every suffix.
+    """
 
     def __init__(self) -> None:
         self.children: dict[str, _Branch] = {}
-        self.forms_by_query: dict[bool, tuple[tuple[_Node, ...], Form, Mapping[str, int]]] = {}
+        self.forms_by_query: dict[bool, tuple[tuple[_Node, ...], int, Mapping[str, int]]] = {}
+
+
+class _Header(NamedTuple):
+    """A pattern and the positions of its two forms among the forms of the instrument; ``None`` for no such form."""
+
+    pattern: str
+    set: int | None
+    query: int | None
 
 
 @cache  # hundreds of instruments are made, but of only a few types
@@ -76,6 +90,41 @@ def _parse_pattern(pattern: str) -> tuple[tuple[_Node, ...], ...]:
     return tuple(dict.fromkeys(stack[0]))
 
 
+@lru_cache(maxsize=128)
+def _shared_root(headers: tuple[_Header, ...], suffixes: tuple[tuple[str, SuffixRange], ...]) -> _Branch:
+    """Return the root of the branches that all instruments with these headers share. Nothing changes them later."""
+    root, ranges = _Branch(), dict(suffixes)
+    for header in headers:
+        sequences = _parse_pattern(header.pattern)
+        names = {node.suffix for nodes in sequences for node in nodes if node.suffix}
+        missing = sorted(names - set(ranges))
+        if missing:
+            raise ConfigError(f"pattern {header.pattern!r} uses the suffix {missing[0]!r}, which has no range")
+        defaults = {name: ranges[name].default for name in names}
+        for nodes in sequences:
+            branch = _branch_at(root, nodes)
+            for is_query, form in ((False, header.set), (True, header.query)):
+                if form is None:
+                    continue
+                if branch.forms_by_query.setdefault(is_query, (nodes, form, defaults))[1] != form:
+                    raise ConfigError(f"pattern {header.pattern!r} claims a header of another command")
+    return root
+
+
+def _branch_at(root: _Branch, nodes: tuple[_Node, ...]) -> _Branch:
+    """Return the branch of a node sequence; make it if it is missing."""
+    branch = root
+    for node in nodes:
+        # Short and long form give the same branch, also in the patterns of other commands.
+        branches = {id(child): child for form in forms(node.spelling) if (child := branch.children.get(form))}
+        if len(branches) > 1:
+            raise ConfigError(f"{node.spelling!r} shares a short or long form with two other mnemonics")
+        child = next(iter(branches.values()), None) or _Branch()
+        branch.children.update(dict.fromkeys(forms(node.spelling), child))
+        branch = child
+    return branch
+
+
 class Tree:
     """Command tree of an instrument, which finds the command of a received header.
 
@@ -97,45 +146,24 @@ class Tree:
         suffixes: Mapping[str, SuffixRange],
         aliases: Mapping[str, str] | None = None,
     ) -> None:
-        self._root = _Branch()
-        self._suffixes = suffixes
-        self.has_blocks = False
-        by_pattern: dict[str, ScpiCommand] = {}
-        for command in commands:
-            by_pattern[command.pattern] = command
-            self._add(command.pattern, command)
+        declared = tuple(commands)
+        by_pattern = {command.pattern: command for command in declared}
+        spellings = [(command.pattern, command) for command in declared]
         for alias, pattern in (aliases or {}).items():
             if pattern not in by_pattern:
                 raise ConfigError(f"alias {alias!r} stands for {pattern!r}, which is not declared")
-            self._add(alias, by_pattern[pattern])
-
-    def _add(self, pattern: str, command: ScpiCommand) -> None:
-        sequences = _parse_pattern(pattern)
-        names = {node.suffix for nodes in sequences for node in nodes if node.suffix}
-        missing = sorted(names - set(self._suffixes))
-        if missing:
-            raise ConfigError(f"pattern {pattern!r} uses the suffix {missing[0]!r}, which has no range")
-        defaults = {name: self._suffixes[name].default for name in names}
-        for nodes in sequences:
-            branch = self._branch(nodes)
-            for is_query, form in ((False, command.set), (True, command.query)):
-                if form is None:
-                    continue
-                self.has_blocks |= any(isinstance(parameter, ScpiBlock) for parameter in form.parameters)
-                if branch.forms_by_query.setdefault(is_query, (nodes, form, defaults))[1] is not form:
-                    raise ConfigError(f"pattern {pattern!r} claims a header of another command")
-
-    def _branch(self, nodes: tuple[_Node, ...]) -> _Branch:
-        branch = self._root
-        for node in nodes:
-            # Short and long form give the same branch, also in the patterns of other commands.
-            branches = {id(child): child for form in forms(node.spelling) if (child := branch.children.get(form))}
-            if len(branches) > 1:
-                raise ConfigError(f"{node.spelling!r} shares a short or long form with two other mnemonics")
-            child = next(iter(branches.values()), None) or _Branch()
-            branch.children.update(dict.fromkeys(forms(node.spelling), child))
-            branch = child
-        return branch
+            spellings.append((alias, by_pattern[pattern]))
+        every = {id(form): form for command in declared for form in (command.set, command.query) if form is not None}
+        positions = {key: position for position, key in enumerate(every)}
+        headers = tuple(
+            _Header(pattern, positions.get(id(command.set)), positions.get(id(command.query)))
+            for pattern, command in spellings
+        )
+        # The handlers belong to one instrument, and the branches to all instruments with the same headers.
+        self._forms = tuple(every.values())
+        self._root = _shared_root(headers, tuple(suffixes.items()))
+        self._suffixes = suffixes
+        self.has_blocks = any(isinstance(parameter, ScpiBlock) for form in self._forms for parameter in form.parameters)
 
     def find(self, mnemonics: Iterable[str], *, query: bool) -> tuple[Form, dict[str, int]]:
         """Return form and suffixes of a header. Raises ``ScpiError`` -112 or -113 if unknown, -114 for a bad suffix."""
@@ -146,8 +174,8 @@ class Tree:
         entry = branch.forms_by_query.get(query)
         if entry is None:
             raise ScpiError(errors.UNDEFINED_HEADER)
-        nodes, form, defaults = entry
-        return form, {**defaults, **dict(self._check(nodes, numbers))}
+        nodes, position, defaults = entry
+        return self._forms[position], {**defaults, **dict(self._check(nodes, numbers))}
 
     def _step(self, branch: _Branch, mnemonic: str) -> tuple[_Branch, str]:
         upper = mnemonic.upper()

@@ -27,6 +27,7 @@ from lumion_hw.interfaces import TunableLaser
 from lumion_hw.links import MemoryLink, RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.sessions.itla import ItlaSession
 from lumion_hw.testing.contracts import TunableLaserContract
+from lumion_hw.testing.contracts.common import STRAY_BYTES
 from lumion_hw.testing.wires import DisturbedLink
 from tests.drivers.lasers.itla_peer import Module
 
@@ -310,6 +311,34 @@ def test_a_fatal_module_is_an_error_and_not_waited_for(clock: VirtualClock, modu
 
 
 # -- a bad line
+
+
+class BusyModule(Module):
+    """A module that reads its line only from ``busy_until_s`` on; until then bytes wait in its input buffer."""
+
+    busy_until_s = 0.1
+
+    def receive(self, data: bytes) -> None:
+        self.input += data
+
+    def transmit(self) -> bytes:
+        if self.clock.now() >= self.busy_until_s:
+            super().receive(b"")
+        return super().transmit()
+
+    def next_event(self) -> float | None:
+        return self.busy_until_s if self.clock.now() < self.busy_until_s else None
+
+
+@pytest.mark.parametrize("stray", [STRAY_BYTES, b"half a line" * 20])
+def test_replies_to_stray_bytes_that_arrive_after_the_first_request_do_not_prevent_opening(
+    clock: VirtualClock, stray: bytes
+) -> None:
+    module = BusyModule(clock)
+    module.receive(stray)  # more frames than a request has attempts, and the module answers each: CC 00 00 00
+    laser = opened(clock, module)
+    assert (laser.model, laser.serial) == ("LX-9", "SN42")
+    assert laser.state().power_dbm == 8.0
 
 
 def test_frames_damaged_both_ways_change_nothing(clock: VirtualClock, module: Module) -> None:

@@ -120,3 +120,18 @@ def test_alias_of_nothing_is_refused():
 def test_set_and_query_of_one_header_may_be_declared_apart():
     built = Tree([ScpiCommand(":A", set=Form(lambda call: None)), query(":A", lambda call: "")], {})
     assert built.find(("A",), query=False)[0] is not built.find(("A",), query=True)[0]
+
+
+def test_instruments_of_one_type_answer_with_their_own_handlers():
+    first, second = Host(Meter(VirtualClock()).instrument), Host(Meter(VirtualClock()).instrument)
+    first.ask("CORR:WAV 1310")
+    assert (first.ask("CORR:WAV?"), second.ask("CORR:WAV?")) == ("1.31000000E+03", "1.55000000E+03")
+
+
+def test_the_same_header_may_have_another_range_set_form_or_alias_in_another_instrument():
+    pattern = ":POWer[n]"
+    wide = Tree([query(pattern, lambda call: "")], {"n": SuffixRange(1, 4)})
+    narrow = Tree([query(pattern, lambda call: "")], {"n": SuffixRange(1, 2, default=2)}, {":LEVel[n]": pattern})
+    settable = Tree([ScpiCommand(pattern, set=Form(lambda call: None))], {"n": SuffixRange(1, 4)})
+    assert (find(wide, "POW3"), find(narrow, "POW"), find(narrow, "LEV1")) == ({"n": 3}, {"n": 2}, {"n": 1})
+    assert (refusal(narrow, "POW3"), refusal(wide, "LEV1"), refusal(settable, "POW")) == (-114, -113, -113)

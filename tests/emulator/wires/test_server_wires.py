@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import selectors
 import socket
 import stat
 import threading
@@ -16,8 +17,8 @@ import pytest
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
-from lumion_hw.emulator.wires.server import EmulatorServer
-from lumion_hw.emulator.wires.server_channel import BUFFER_LIMIT
+from lumion_hw.emulator.wires.server import SHORTEST_WAIT_S, EmulatorServer
+from lumion_hw.emulator.wires.server_channel import BUFFER_LIMIT, SocketWire
 from lumion_hw.errors import ConfigError, ConnectError, InUseError, LumionError
 from tests.emulator.scpi.scpi_testbench import Meter
 from tests.waiting import PATIENCE_S, promptly, until
@@ -176,13 +177,16 @@ def test_many_clients_share_one_device(server, meter):
         assert {ask(host, b"CORR:WAV?") for host in hosts} == {b"1.31000000E+03\n"}
 
 
-def test_query_in_three_segments_and_two_messages_in_one(server, meter):
+def test_query_in_three_segments_and_two_messages_in_one(server, meter, monkeypatch):
+    pieces: list[bytes] = []
+    receive = SocketWire.recv
+    monkeypatch.setattr(SocketWire, "recv", lambda wire, size: pieces.append(receive(wire, size)) or pieces[-1])
     address = server.add_tcp(meter)
     with server.in_thread(), dial(address) as host:
         host.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for part in (b"*I", b"DN", b"?\n"):
             host.sendall(part)
-            time.sleep(0.02)
+            until(lambda part=part: pieces[-1:] == [part])
         assert line(host) == b"Maker,M1,SN1,1.0\n"
         host.sendall(b"*OPC?\n*IDN?\n")
         assert (line(host), line(host)) == (b"1\n", b"Maker,M1,SN1,1.0\n")
@@ -231,16 +235,24 @@ def test_client_that_does_not_read_is_no_longer_listened_to_and_others_go_on(ser
         def backlog() -> int:
             return sum(len(channel._output) for channel, _ in list(server._channels.values()) if channel._peer is echo)
 
-        end, stalled_since, sent = time.monotonic() + PATIENCE_S, time.monotonic(), 0
-        # A busy machine also stalls; the end of the backlog ends the wait, then 0.3 s without further input.
-        while sent < 20_000_000 and time.monotonic() < end:
-            if backlog() >= BUFFER_LIMIT and time.monotonic() - stalled_since >= 0.3:
-                break
-            try:
-                sent += deaf.send(b"x" * 65536)
-                stalled_since = time.monotonic()
-            except BlockingIOError:
-                time.sleep(0.01)
+        def is_listened_to() -> bool:
+            watched = [channel.watched for channel, _ in list(server._channels.values()) if channel._peer is echo]
+            return bool(watched and watched[0] & selectors.EVENT_READ)
+
+        sent = 0
+
+        def is_ignored() -> bool:
+            """Send what the system takes, serve the other host, and return whether the server took nothing."""
+            nonlocal sent
+            taken = echo.taken
+            with contextlib.suppress(BlockingIOError):
+                while sent < 20_000_000:
+                    sent += deaf.send(b"x" * 65536)
+            for _ in range(3):
+                ask(other, b"*OPC?")
+            return backlog() >= BUFFER_LIMIT and not is_listened_to() and echo.taken == taken
+
+        until(lambda: is_ignored() or sent >= 20_000_000)
         assert echo.taken < min(sent, 1_000_000)
         assert BUFFER_LIMIT <= backlog() < BUFFER_LIMIT + 1_000_000
         assert ask(other, b"*IDN?") == b"Maker,M1,SN1,1.0\n"
@@ -271,12 +283,14 @@ def test_event_that_is_due_but_brings_nothing_does_not_make_the_loop_spin(server
     idle = Broken("")
     idle.event_s = 0.0
     address = server.add_tcp(idle)
-    cycles = []
+    begun_s: list[float] = []
     original = server._cycle
-    server._cycle = lambda: (cycles.append(1), original())
+    server._cycle = lambda: (begun_s.append(time.monotonic()), original())
     with server.in_thread(), dial(address):
-        time.sleep(0.3)
-    assert len(cycles) < 0.3 / 0.0002
+        until(lambda: len(server._channels) == 1)
+        n_before = len(begun_s)
+        until(lambda: len(begun_s) > n_before + 100)
+    assert begun_s[n_before + 100] - begun_s[n_before] > 99 * SHORTEST_WAIT_S
 
 
 def test_devices_may_be_added_while_the_server_runs(server, meter):
@@ -380,9 +394,11 @@ def test_device_that_refuses_a_line_is_asked_again_with_the_next_bytes(server, m
     class Switched:
         name = "switched"
         on = False
+        refused = 0
 
         def connect(self):
             if not self.on:
+                self.refused += 1
                 raise ConnectError("switched off")
             return meter.connect()
 
@@ -396,7 +412,8 @@ def test_device_that_refuses_a_line_is_asked_again_with_the_next_bytes(server, m
     server.add_pty(device, tmp_path / "s")
     with server.in_thread(), terminal(str(tmp_path / "s")) as fd:
         os.write(fd, b"*IDN?\n")
-        assert select.select([fd], [], [], 0.1)[0] == []
+        until(lambda: device.refused == 2)  # when the line was made, and with these bytes
+        assert select.select([fd], [], [], 0.0)[0] == []
         device.on = True
         os.write(fd, b"*OPC?\n")
         assert read_terminal(fd, 2) == b"1\n"

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("ortools")
 
 AFTER = """
-import os, signal, time
+import os, signal, threading
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.routing import RouteRequest, route
 mesh = HexMesh.smartlight()
@@ -18,7 +18,7 @@ pairs = [(9, 3), (5, 16), (18, 1)]
 route(mesh, RouteRequest(pairs, objective="hops", exact_search="always", time_limit_s=60.0))
 try:
     os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(60.0)
+    threading.Event().wait(60.0)  # the signal ends it
 except KeyboardInterrupt:
     print("told")
 """
