@@ -52,7 +52,9 @@ def measure_phase_change(
     reading_ma = 0.5 * (larger + smaller)
     valid = np.isfinite(early.reading_ma + late.reading_ma) & ~early.saturated & ~late.saturated
     root = np.where(valid, 1.0 / (np.sqrt(2.0) * noise.sigma_ma(reading_ma)), 0.0)
-    change = root * np.where(valid, late.reading_ma - early.reading_ma, 0.0)
+    # Slow heat of earlier settings differs, and the model knows it.
+    expected_ma = reading_ma - model.predict(parameters, early)
+    change = root * np.where(valid, late.reading_ma - early.reading_ma - expected_ma, 0.0)
     slope = root * (larger - smaller) / (2.0 * _STEP)
     others = np.stack([root * reading_ma, root * model.by_common_phase(parameters, late)], axis=-1)
     basis, _ = np.linalg.qr(others)
