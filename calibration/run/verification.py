@@ -421,7 +421,8 @@ def _regime_plan(
         plan.append(_VerificationStep("changed", source, _random_turns(calibrated, max_ma, rng)))
         plan.append(_VerificationStep("cold", source, np.zeros(len(max_ma))))
         # As early as possible, so that heaters which age during the run have changed.
-        repeated += [_VerificationStep("repeated", source, currents) for currents in first[source]]
+        again = first[source] if len(first[source]) else turns
+        repeated += [_VerificationStep("repeated", source, currents) for currents in again]
     return [*plan, *repeated]
 
 
