@@ -121,6 +121,7 @@ def test_a_run_at_rest_takes_one_fit_a_portion_and_nothing_is_named() -> None:
     assert len(bench.rounds) == len(first.fit.rounds) + len(second.fit.rounds)
     assert second.certified
     assert second.defects == ()
+    assert second.outliers == ()
     assert not second.dead
 
 
@@ -182,17 +183,9 @@ def test_settings_with_a_wrong_current_are_left_out() -> None:
     measured = replace(bench.simulated.measure(currents_ma, bench.asked.source), currents_ma=bench.asked.currents_ma)
     diagnosed = bench.diagnosed(measured, ALL)
     assert diagnosed.certified
-    stated = bench.diagnosis(measured, ALL).stated(diagnosed)
-    assert stated.outliers == tuple(wrong.tolist())
-    assert stated.certified
-    assert stated.fit.chi2_per_dof < 1.1
-    assert max(bench.errors_mrad(stated.parameters)) < 3.0
-
-
-def test_a_run_without_wrong_settings_leaves_none_out() -> None:
-    bench = Bench.draw()
-    measured = bench.measured()
-    assert bench.diagnosis(measured, ALL).stated(bench.diagnosed(measured, ALL)).outliers == ()
+    assert diagnosed.outliers == tuple(wrong.tolist())
+    assert diagnosed.fit.chi2_per_dof < 1.1
+    assert max(bench.errors_mrad(diagnosed.parameters)) < 3.0
 
 
 def test_a_drift_that_goes_on_is_followed_before_the_next_fit_and_not_after_it() -> None:
