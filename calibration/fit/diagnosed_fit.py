@@ -307,7 +307,7 @@ class FaultDiagnosis:
         return replace(diagnosed, fit=errors.fit, widened=errors.widened, doubts=errors.doubts)
 
     def _outliers(self, diagnosed: DiagnosedFit) -> tuple[int, ...]:
-        """Return the settings that disagree with all others; the known ones if they are many."""
+        """Return the settings that disagree with all others; the present ones if too many disagree."""
         # Settings that were left out may agree with a better fit.
         observations = self._corrected_observations(replace(diagnosed, outliers=()))
         likelihood = replace(diagnosed.likelihood, observations=observations)
@@ -580,9 +580,13 @@ class FaultDiagnosis:
         ):
             _log.info("correcting drift for the next fit; relative field error so far %.3g", diagnosed.fit.discrepancy)
             return self._follow_trajectories(diagnosed, trajectories)
-        # A start that was not near enough: fit with damping from the start.
-        if diagnosed.rough or (outliers := self._outliers(diagnosed)) != diagnosed.outliers:
-            return diagnosed if diagnosed.rough else replace(diagnosed, outliers=outliers)
+        if diagnosed.rough:  # the start may not have been near enough: fit with damping from the start
+            return diagnosed
+        return self._correct_outliers_or_law(diagnosed)
+
+    def _correct_outliers_or_law(self, diagnosed: DiagnosedFit) -> DiagnosedFit | None:
+        if (outliers := self._outliers(diagnosed)) != diagnosed.outliers:
+            return replace(diagnosed, outliers=outliers)
         if diagnosed.fit.discrepancy == 0.0:
             return None
         law = find_better_law(self.model, diagnosed.fit.parameters, diagnosed.likelihood, self.heaters, diagnosed.dead)

@@ -64,6 +64,21 @@ def test_heaters_that_were_driven_alone_before_are_not_measured_again() -> None:
     assert np.count_nonzero(alone) == len(probe.alive)
 
 
+def test_the_first_settings_of_each_source_are_measured_again_at_the_end() -> None:
+    probe, rng = paper_probe(), np.random.default_rng(2)
+    logbook = Logbook(probe)
+    first: dict[int, list[list[float]]] = {}
+    for source in SOURCES:
+        logbook.light_only_port(source)
+        for _ in range(4):
+            currents_ma = rng.uniform(0.3, 0.6, len(probe.alive)) * LAW.max_ma
+            first.setdefault(source, []).append(currents_ma.tolist())
+            logbook.measure(currents_ma)
+    verify_regimes(logbook, true_record(probe), seed=1)
+    last = logbook.observations().currents_ma[-2 * len(SOURCES) :]
+    np.testing.assert_allclose(last, np.concatenate([first[source][:2] for source in SOURCES]), rtol=1e-6)
+
+
 def test_a_wrong_law_shows_with_its_heater_alone() -> None:
     probe = paper_probe()
     found, _ = verify_regimes(probe, wrong_law_record(probe), seed=1)
