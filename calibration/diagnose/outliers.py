@@ -45,7 +45,7 @@ def is_different(first_ma: Real, second_ma: Real, noise: NoiseModel) -> bool:
     return float(np.nanmean((first_ma - second_ma) ** 2 / variance_ma2)) > MIN_OUTLIER_CHI2
 
 
-def outliers_left_out(times_s: Real) -> str:
+def describe_outliers(times_s: Real) -> str:
     """Return a sentence about settings that were left out, with their times since the start of the run."""
     named = ", ".join(f"{time_s:.1f} s" for time_s in times_s[:_MAX_NAMED])
     rest = f" and {len(times_s) - _MAX_NAMED} more" if len(times_s) > _MAX_NAMED else ""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from calibration.diagnose.drift_trajectory import excess_db, measure_drift
 from calibration.diagnose.element_faults import DEAD_MONITOR, FAINT_MONITOR, STUCK_PUC, relabel_in_low_light
 from calibration.diagnose.heater_ageing import measure_phase_change
-from calibration.diagnose.outliers import MAX_OUTLIER_SHARE, MIN_OUTLIER_CHI2, is_different, outliers_left_out
+from calibration.diagnose.outliers import MAX_OUTLIER_SHARE, MIN_OUTLIER_CHI2, describe_outliers, is_different
 from calibration.fit.bound import fit_bound
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
 from calibration.fit.global_fit import MAX_ROUNDS, FitResult, Round
@@ -229,7 +229,7 @@ class Calibration:
         is_on = self.logbook.observations().currents_ma.any(axis=1)
         self._fitted = np.flatnonzero(is_on)[-len(start.random) :] if by_hand is None else np.array(by_hand.random)
         if diagnosed.outliers:
-            self.faults.append(outliers_left_out(times_s(self.logbook.entries)[self._fitted][list(diagnosed.outliers)]))
+            self.faults.append(describe_outliers(times_s(self.logbook.entries)[self._fitted][list(diagnosed.outliers)]))
         if diagnosed.miswiring:  # with a wrong channel map no programmed state would be the intended one
             return
         if by_hand is not None:
@@ -456,7 +456,7 @@ class Calibration:
         if start is None or diagnosed is None:
             return
         lit = [number for number in numbers.tolist() if observations.source[number] in start.survey.sources]
-        pairs = [(first, number) for number in lit if (first := _first_same(observations, number)) is not None]
+        pairs = [(first, number) for number in lit if (first := _find_first_same(observations, number)) is not None]
         if not pairs:
             return
         early, late = np.array(pairs).T
@@ -496,7 +496,7 @@ class Calibration:
                 outliers.add(setting)
         if outliers:
             self.quality["outliers"] += len(outliers)
-            self.faults.append(outliers_left_out(times_s(self.logbook.entries)[numbers[sorted(outliers)]]))
+            self.faults.append(describe_outliers(times_s(self.logbook.entries)[numbers[sorted(outliers)]]))
         return replace(
             verification, results=tuple(result for result in verification.results if result.setting not in outliers)
         )
@@ -656,7 +656,7 @@ class Calibration:
         return self._extended.conditions(conditions) if self._extended else conditions
 
 
-def _first_same(observations: Observations, number: int) -> int | None:
+def _find_first_same(observations: Observations, number: int) -> int | None:
     """Return the number of the first earlier setting that equals a setting in which several heaters are on."""
     currents_ma = observations.currents_ma[number]
     if np.count_nonzero(currents_ma) < 2:
