@@ -517,7 +517,10 @@ class FaultDiagnosis:
             return diagnosed
         likelihood, discrepancy = diagnosed.likelihood, diagnosed.fit.discrepancy
         level = replace(diagnosed.fit.parameters, coupler_difference_rad=np.zeros(model.mesh.n_pucs))
-        at_zero = np.diag(normal_equations(model, level, likelihood, is_candidate, discrepancy).information)
+        # Without derivatives by the other effects, which would take most of the time.
+        plain = model.with_physics(Physics(fixed_values=level.extra_physics))
+        wanted = is_candidate[: plain.space.size]
+        at_zero = np.diag(normal_equations(plain, level, likelihood, wanted, discrepancy).information)
         at_fit = np.diag(diagnosed.fit.information)[is_candidate[diagnosed.fit.free]]
         for number in numbers[at_zero < _MAX_SIGN_SHARE * at_fit].tolist():
             # A fit that explains its readings is only a few rounds from its end.

@@ -89,7 +89,7 @@ def score_rows(
     effect = laws.deviation_effect(
         gram, pass_.places[LAW_DEVIATION], rows[number].width, prior_information, prior_slope, share
     )
-    rows[number] = replace(rows[number], excluded_effect=effect)
+    rows[number] = replace(rows[number], shift=lambda: effect)
     del selection  # half a gigabyte on a large mesh, and pairs need as much
     if CROSSTALK_PAIRS in names:
         score = Pairs(model, fit, pass_).score(

@@ -131,20 +131,21 @@ class Pairs:
             # Unfitted directions act as noise, so the readings get the weights of a fit with pairs.
             score = scored(self._weighted_equations(derivatives, columns, score.width))
         directions = self._observable_directions(basis, columns, score.width, share)
-        return replace(score, excluded_effect=score.excluded_effect[: self._n], pairs=directions)
+        n = self._n
+        return replace(score, shift=lambda: score.excluded_effect[:n], pairs=directions)
 
     def _extended_equations(
         self, derivatives: Single, halves: tuple[Real, Real], slopes: tuple[Real, Real], columns: Real
     ) -> HalvedEquations:
-        across: list[Real] = []
-        inner: list[Real] = []
-        all_slopes: list[Real] = []
-        for half, in_half in enumerate(self._halves()):
-            own = columns[in_half]
-            across.append(derivatives[in_half].astype(np.float64).T @ own)
-            inner.append(information_of(own))
-            all_slopes.append(np.concatenate([slopes[half], self._misfit.ravel()[in_half] @ own]))
-        return _halved_equations(halves, across, inner, all_slopes)
+        first, second = self._halves()
+        across = [derivatives[in_half].astype(np.float64).T @ columns[in_half] for in_half in (first, second)]
+        own = [self._misfit.ravel()[in_half] @ columns[in_half] for in_half in (first, second)]
+        return HalvedEquations(
+            halves,
+            (across[0], across[1]),
+            (np.concatenate([slopes[0], own[0]]), np.concatenate([slopes[1], own[1]])),
+            (information_of(columns[first]), information_of(columns[second])),
+        )
 
     def _weighted_equations(self, derivatives: Single, columns: Real, width: float) -> HalvedEquations:
         heat = self._heat - self._heat.mean(axis=0)
@@ -156,13 +157,13 @@ class Pairs:
             self._misfit.ravel() * weight,
             derivatives.shape[1],
         )
-        informations = [information_of(rows[in_half]) for in_half in self._halves()]
+        first, second = (information_of(rows[in_half]) for in_half in self._halves())
         slopes = [misfit[in_half] @ rows[in_half] for in_half in self._halves()]
-        return _halved_equations(
-            [information[:n, :n] for information in informations],
-            [information[:n, n:] for information in informations],
-            [information[n:, n:] for information in informations],
-            slopes,
+        return HalvedEquations(
+            (first[:n, :n], second[:n, :n]),
+            (first[:n, n:], second[:n, n:]),
+            (slopes[0], slopes[1]),
+            (first[n:, n:], second[n:, n:]),
         )
 
     def _halves(self) -> list[NDArray[np.bool_]]:
@@ -216,7 +217,7 @@ class Pairs:
         excluded_effect = (
             width * self._parameter_shift(derivatives, information, self._random_directions(_PROBES))
         ).astype(np.float32)
-        return RowScore(CROSSTALK_PAIRS, 0.0, 0.0, width, excluded_effect)
+        return RowScore(CROSSTALK_PAIRS, 0.0, 0.0, width, lambda: excluded_effect)
 
     def _directions(
         self, elimination: NDArray[np.float32], begin: NDArray[np.float32] | None = None
@@ -286,16 +287,6 @@ class Pairs:
         by_light = np.asarray(derivatives.T @ self._light(directions), np.float64)
         following: Real = solved(information, by_light)[: self._n] / np.sqrt(count)
         return following
-
-
-def _halved_equations(
-    main: Sequence[Real], across: Sequence[Real], inner: Sequence[Real], slope: Sequence[Real]
-) -> HalvedEquations:
-    def for_subset(chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        first, second = (information[np.ix_(chosen, chosen)] for information in inner)
-        return first, second
-
-    return HalvedEquations((main[0], main[1]), (across[0], across[1]), (slope[0], slope[1]), for_subset)
 
 
 def _elimination_matrix(information: Real, derivatives: NDArray[np.float32]) -> NDArray[np.float32]:
