@@ -386,7 +386,8 @@ class FaultDiagnosis:
         # The weights stay the same before and after; otherwise the gain of the rows could not be compared.
         if physics.pairs is not diagnosed.physics.pairs:
             likelihood = diagnosis._update_weights(likelihood, diagnosed.fit.parameters)
-        fit = diagnosis._fit(diagnosed.fit.parameters, likelihood, diagnosed.dead, near=True)
+        start = self._predicted_start(diagnosed, rows, diagnosis.model)
+        fit = diagnosis._fit(start, likelihood, diagnosed.dead, near=True)
         chi2_decrease = diagnosed.fit.chi2_per_reading * diagnosed.fit.readings - fit.chi2_per_reading * fit.readings
         no_less = fit.discrepancy == diagnosed.fit.discrepancy and chi2_decrease < rows[0].gain
         if fit.discrepancy > diagnosed.fit.discrepancy or no_less:
@@ -404,6 +405,29 @@ class FaultDiagnosis:
             rough=False,
             refused=frozenset(),
         )
+
+    def _predicted_start(self, diagnosed: DiagnosedFit, rows: Sequence[RowScore], model: MeshModel) -> MeshParameters:
+        """Return where a fit with added physical effects will end, as their scores predict it.
+
+        If the prediction is no better than the present fit, return the parameters of this fit.
+        """
+        fit = diagnosed.fit
+        _, scores = self.scored.get((id(fit), diagnosed.refused), (fit, None))
+        if scores is None or scores.step is None or list(rows) != list(scores.chosen):
+            return fit.parameters
+        vector, first = model.space.pack(fit.parameters), int(np.count_nonzero(fit.free))
+        groups = self.model.space.groups
+        positions = np.concatenate([np.arange(model.space.size)[model.space.groups[name]] for name in groups])
+        vector[positions[fit.free]] += scores.step[:first]
+        for row in rows:
+            group = model.space.groups[row.name]
+            vector[group] = scores.step[first : first + group.stop - group.start]
+            first += group.stop - group.start
+        predicted, likelihood = model.space.unpack(vector), diagnosed.likelihood
+        reading_ma = model.predict(predicted, likelihood.observations)
+        drift_ma = drift_at(model, predicted, likelihood.observations, reading_ma, likelihood.drift)
+        is_better = likelihood.discrepancy(reading_ma, drift_ma) <= fit.discrepancy
+        return predicted if is_better else fit.parameters
 
     def accept_field_error(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Return a fit that counts a small field error as noise if no cause explains it."""

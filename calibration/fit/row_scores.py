@@ -292,6 +292,30 @@ class Selection:
         )
 
 
+def predicted_step(
+    gram: HalvedEquations, effects: Placed, prior_information: Real, prior_slope: Real, share: float
+) -> Real:
+    """Return the change of P fitted parameters and of k effect parameters, ``(P + k,)``, in a fit with these effects.
+
+    Args:
+        gram: Normal equations of the fitted and all effect parameters.
+        effects: The effects to fit.
+        prior_information: Shape ``(P, P)``; prior information about the fitted parameters, times ``share``.
+        prior_slope: Shape ``(P,)``; derivative of the cost of the prior, times ``share``.
+        share: Fraction of the settings that are used.
+    """
+    numbers = np.concatenate([np.zeros(0, np.int64), *(parameter_numbers(group) for group, _ in effects)])
+    (first, second), (slope, other_slope) = gram.for_subset(numbers)
+    information, n = first + second, len(prior_information)
+    information[:n, :n] += prior_information
+    widths = np.concatenate([np.zeros(0), *(np.full(group.stop - group.start, width) for group, width in effects)])
+    effect = np.arange(n, len(information))
+    information[effect, effect] += share * widths**-2.0
+    slope = slope + other_slope
+    slope[:n] -= prior_slope
+    return solved(information, slope)
+
+
 def parameter_numbers(group: slice) -> NDArray[np.int64]:
     """Return the parameter numbers in a slice."""
     return np.arange(group.start, group.stop)
