@@ -69,6 +69,8 @@ _MIN_SIGN_GAIN = 9.0
 # Step, in standard errors, at which an intermediate fit ends. The next settings or the next cause move it farther than
 # the remaining distance, and rounds near the end take as long as earlier ones.
 _ON_THE_WAY_SIGMA = 0.3
+# Last step of a fit that needs no further step for final values.
+_LAST_STEP_SIGMA = 0.1
 # Fitted crosstalk, relative to the expected, that may be heat through the oxide; share of a heater's phase that both
 # arms get from it, as the start of a fit and prior width.
 _MIN_STRONGER_CROSSTALK = 1.5
@@ -320,7 +322,8 @@ class FaultDiagnosis:
 
     def _finish_fit(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         inputs, fit = (diagnosed.fit.parameters, diagnosed.likelihood, diagnosed.dead), diagnosed.fit
-        if fit.converged and fit.rounds[-1].step_sigma < CONVERGED_SIGMA:
+        # The next step is a tenth of the last one or less.
+        if fit.converged and fit.rounds[-1].step_sigma < _LAST_STEP_SIGMA:
             return diagnosed
         return replace(
             diagnosed, fit=self._fit(*inputs, near=True, earlier_fit=diagnosed.fit, convergence_sigma=CONVERGED_SIGMA)
