@@ -69,6 +69,8 @@ _MIN_SIGN_GAIN = 9.0
 # Step, in standard errors, at which an intermediate fit ends. The next settings or the next cause move it farther than
 # the remaining distance, and rounds near the end take as long as earlier ones.
 _ON_THE_WAY_SIGMA = 0.3
+# Last step of a fit that needs no further step for final values.
+_LAST_STEP_SIGMA = 0.1
 # Fitted crosstalk, relative to the expected, that may be heat through the oxide; share of a heater's phase that both
 # arms get from it, as the start of a fit and prior width.
 _MIN_STRONGER_CROSSTALK = 1.5
@@ -320,7 +322,8 @@ class FaultDiagnosis:
 
     def _finish_fit(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         inputs, fit = (diagnosed.fit.parameters, diagnosed.likelihood, diagnosed.dead), diagnosed.fit
-        if fit.converged and fit.rounds[-1].step_sigma < CONVERGED_SIGMA:
+        # The next step is a tenth of the last one or less.
+        if fit.converged and fit.rounds[-1].step_sigma < _LAST_STEP_SIGMA:
             return diagnosed
         return replace(
             diagnosed, fit=self._fit(*inputs, near=True, earlier_fit=diagnosed.fit, convergence_sigma=CONVERGED_SIGMA)
@@ -386,7 +389,8 @@ class FaultDiagnosis:
         # The weights stay the same before and after; otherwise the gain of the rows could not be compared.
         if physics.pairs is not diagnosed.physics.pairs:
             likelihood = diagnosis._update_weights(likelihood, diagnosed.fit.parameters)
-        fit = diagnosis._fit(diagnosed.fit.parameters, likelihood, diagnosed.dead, near=True)
+        start = self._predicted_start(diagnosed, rows, diagnosis.model)
+        fit = diagnosis._fit(start, likelihood, diagnosed.dead, near=True)
         chi2_decrease = diagnosed.fit.chi2_per_reading * diagnosed.fit.readings - fit.chi2_per_reading * fit.readings
         no_less = fit.discrepancy == diagnosed.fit.discrepancy and chi2_decrease < rows[0].gain
         if fit.discrepancy > diagnosed.fit.discrepancy or no_less:
@@ -404,6 +408,29 @@ class FaultDiagnosis:
             rough=False,
             refused=frozenset(),
         )
+
+    def _predicted_start(self, diagnosed: DiagnosedFit, rows: Sequence[RowScore], model: MeshModel) -> MeshParameters:
+        """Return where a fit with added physical effects will end, as their scores predict it.
+
+        If the prediction is no better than the present fit, return the parameters of this fit.
+        """
+        fit = diagnosed.fit
+        _, scores = self.scored.get((id(fit), diagnosed.refused), (fit, None))
+        if scores is None or scores.step is None or list(rows) != list(scores.chosen):
+            return fit.parameters
+        vector, first = model.space.pack(fit.parameters), int(np.count_nonzero(fit.free))
+        groups = self.model.space.groups
+        positions = np.concatenate([np.arange(model.space.size)[model.space.groups[name]] for name in groups])
+        vector[positions[fit.free]] += scores.step[:first]
+        for row in rows:
+            group = model.space.groups[row.name]
+            vector[group] = scores.step[first : first + group.stop - group.start]
+            first += group.stop - group.start
+        predicted, likelihood = model.space.unpack(vector), diagnosed.likelihood
+        reading_ma = model.predict(predicted, likelihood.observations)
+        drift_ma = drift_at(model, predicted, likelihood.observations, reading_ma, likelihood.drift)
+        is_better = likelihood.discrepancy(reading_ma, drift_ma) <= fit.discrepancy
+        return predicted if is_better else fit.parameters
 
     def accept_field_error(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Return a fit that counts a small field error as noise if no cause explains it."""
@@ -517,7 +544,10 @@ class FaultDiagnosis:
             return diagnosed
         likelihood, discrepancy = diagnosed.likelihood, diagnosed.fit.discrepancy
         level = replace(diagnosed.fit.parameters, coupler_difference_rad=np.zeros(model.mesh.n_pucs))
-        at_zero = np.diag(normal_equations(model, level, likelihood, is_candidate, discrepancy).information)
+        # Without derivatives by the other effects, which would take most of the time.
+        plain = model.with_physics(Physics(fixed_values=level.extra_physics))
+        wanted = is_candidate[: plain.space.size]
+        at_zero = np.diag(normal_equations(plain, level, likelihood, wanted, discrepancy).information)
         at_fit = np.diag(diagnosed.fit.information)[is_candidate[diagnosed.fit.free]]
         for number in numbers[at_zero < _MAX_SIGN_SHARE * at_fit].tolist():
             # A fit that explains its readings is only a few rounds from its end.

@@ -60,7 +60,7 @@ _DAMPING_MIN = 1e-9
 _DAMPING_EFFECTIVE = 1e-5
 _DAMPING_MAX = 1e6
 # An information matrix calculated within this distance of the end is valid at the end.
-_NEAR_SIGMA = 0.05
+_NEAR_SIGMA = 0.1
 # Number of failed steps after which a kept information matrix is recalculated.
 _MAX_FAILED_STEPS = 3
 # Largest change of a phase in one step.

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from calibration.fit.global_fit import FitResult
 from calibration.fit.heater_laws import HeaterLaws
 from calibration.fit.pair_crosstalk import Pairs, Tail
-from calibration.fit.row_scores import Pass, RowScore, Selection
+from calibration.fit.row_scores import Pass, RowScore, Selection, predicted_step
 from calibration.model.heating import DIRECTIONAL
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -50,6 +50,8 @@ class Scores:
         tail: Errors due to pair crosstalk that is not fitted; ``None`` if no pairs are fitted.
         by_reading: Shape ``(N, M)``; squared residual of each setting at each monitor, relative to the noise.
         by_source: Shape ``(S,)``; mean squared residual of each source, relative to the noise.
+        step: Shape ``(P + k,)``; predicted change of the fitted parameters and of the k parameters of the chosen
+            effects if these are added; ``None`` if not predicted.
     """
 
     rows: tuple[RowScore, ...]
@@ -60,6 +62,7 @@ class Scores:
     tail: Tail | None
     by_reading: Real
     by_source: Real
+    step: Real | None = None
 
 
 def score_rows(
@@ -84,29 +87,33 @@ def score_rows(
     laws = HeaterLaws(model, fit, likelihood.observations.currents_ma.max(axis=0), pass_.places)
     gram = laws.at_constant_phase(pass_.gram)
     selection = Selection(gram, prior_information, prior_slope, pass_.places, share)
-    rows, chosen, tail = selection.rows(excluded), selection.chosen(excluded), None
+    rows, chosen, tail, step = selection.rows(excluded), selection.chosen(excluded), None, None
     number = [row.name for row in rows].index(LAW_DEVIATION)
     effect = laws.deviation_effect(
         gram, pass_.places[LAW_DEVIATION], rows[number].width, prior_information, prior_slope, share
     )
-    rows[number] = replace(rows[number], excluded_effect=effect)
-    del selection  # half a gigabyte on a large mesh, and pairs need as much
+    rows[number] = replace(rows[number], shift=lambda: effect)
+    del selection, gram  # half a gigabyte on a large mesh, and pairs need as much
+    places = [(pass_.places[row.name], row.width) for row in chosen]
     if CROSSTALK_PAIRS in names:
-        score = Pairs(model, fit, pass_).score(
-            prior_information, [(pass_.places[row.name], row.width) for row in chosen], share
-        )
+        score, with_pairs = Pairs(model, fit, pass_).score(prior_information, prior_slope, places, share)
         rows = sorted([*rows, score], key=lambda row: -row.gain)
-        chosen = [*chosen, *([score] if score.is_supported_by_data and score.name not in excluded else [])]
+        if score.is_supported_by_data and score.name not in excluded:
+            chosen, step = [*chosen, score], with_pairs
         # Deviations of single pairs may look like another effect that is too large for any chip. If they explain the
         # readings as well, the other effect waits for the scores of the next fit.
         plausible = [row for row in chosen if row.width <= ROWS[row.name].largest]
-        chosen = plausible if any(row.name == CROSSTALK_PAIRS for row in plausible) else chosen
+        if len(plausible) < len(chosen) and any(row.name == CROSSTALK_PAIRS for row in plausible):
+            chosen, step = plausible, None
     elif current_physics.pairs is not None:
         # With single pairs fitted, a large dependence on direction is no property of the die: few readings show it.
         rows, chosen = ([row for row in part if not _is_implausible_direction(row)] for part in (rows, chosen))
+        places = [(pass_.places[row.name], row.width) for row in chosen]
         tail = Pairs(model, fit, pass_).unfitted_effect(
             current_physics.pairs, current_physics.widths[CROSSTALK_PAIRS], thinned, prior_information, share
         )
+    if step is None and chosen and chosen[-1].name != CROSSTALK_PAIRS:
+        step = predicted_step(pass_.gram, places, prior_information, prior_slope, share)
     return Scores(
         tuple(rows),
         tuple(chosen),
@@ -116,6 +123,7 @@ def score_rows(
         tail,
         pass_.misfit**2,
         np.array([_mean_square(pass_.misfit[thinned.observations.source == port]) for port in model.space.sources]),
+        step,
     )
 
 

@@ -75,16 +75,11 @@ class HeaterLaws:
         by_law = changes[laws]
         across = [across + main[:, laws] @ by_law for main, across in zip(gram.main, gram.across, strict=True)]
         slopes = [np.concatenate([slope[:n], slope[n:] + by_law.T @ slope[laws]]) for slope in gram.slope]
-
-        def inner(chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-            own, (first, second) = by_law[:, chosen], gram.inner(chosen)
-            first, second = (
-                information + after[laws][:, chosen].T @ own + own.T @ before[laws][:, chosen]
-                for information, after, before in zip((first, second), across, gram.across, strict=True)
-            )
-            return first, second
-
-        return HalvedEquations(gram.main, (across[0], across[1]), (slopes[0], slopes[1]), inner)
+        first, second = (
+            information + after[laws].T @ by_law + by_law.T @ before[laws]
+            for information, after, before in zip(gram.inner, across, gram.across, strict=True)
+        )
+        return HalvedEquations(gram.main, (across[0], across[1]), (slopes[0], slopes[1]), (first, second))
 
     def deviation_effect(
         self,

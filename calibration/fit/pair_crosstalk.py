@@ -6,14 +6,23 @@ docs/decisions/0023-unfitted-crosstalk.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
-from calibration.fit.row_scores import MIN_GAIN, HalvedEquations, Pass, RowScore, Selection, parameter_numbers
+from calibration.fit.row_scores import (
+    MIN_GAIN,
+    HalvedEquations,
+    Pass,
+    Placed,
+    RowScore,
+    Selection,
+    parameter_numbers,
+    predicted_step,
+)
 from calibration.model.gauge import visible_combinations
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -93,11 +102,19 @@ class Pairs:
     def _parts(self) -> Iterator[slice]:
         return (slice(first, first + _PART) for first in range(0, len(self._heat), _PART))
 
-    def score(self, prior_information: Real, other_effects: Sequence[tuple[slice, float]], share: float) -> RowScore:
+    def score(
+        self, prior_information: Real, prior_slope: Real, other_effects: Placed, share: float
+    ) -> tuple[RowScore, Real | None]:
         """Score the best-determined combinations of pair crosstalk, together with other effects.
 
-        ``prior_information`` is the prior information about the fitted parameters, times ``share``, the fraction of
-        settings used. ``other_effects`` has parameter positions and prior widths.
+        Args:
+            prior_information: Shape ``(P, P)``; prior information about the fitted parameters, times ``share``.
+            prior_slope: Shape ``(P,)``; derivative of the cost of the prior, times ``share``.
+            other_effects: Parameter positions and prior widths.
+            share: Fraction of the settings that are used.
+
+        Returns:
+            The score, and the predicted change of all parameters if all these effects are fitted.
         """
         extra_physics = np.concatenate(
             [np.zeros(0, np.int64), *(parameter_numbers(group) for group, _ in other_effects)]
@@ -118,7 +135,7 @@ class Pairs:
         if self._explained and (
             unasked := self._score_without_directions(derivatives, information, elimination, share)
         ):
-            return unasked
+            return unasked, None
         basis, columns = self._directions(elimination)
         self._count_work(SCORE_PAIRS_WORK)
 
@@ -126,25 +143,36 @@ class Pairs:
             selection = Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: slice(0, columns.shape[1])}, share)
             return selection.rows((CROSSTALK_PAIRS,))[0]
 
-        score = scored(self._extended_equations(derivatives, halves, slopes, columns))
+        gram = self._extended_equations(derivatives, halves, slopes, columns)
+        score = scored(gram)
         if score.gain > MIN_GAIN and not score.is_supported_by_data:
             # Unfitted directions act as noise, so the readings get the weights of a fit with pairs.
-            score = scored(self._weighted_equations(derivatives, columns, score.width))
-        directions = self._observable_directions(basis, columns, score.width, share)
-        return replace(score, excluded_effect=score.excluded_effect[: self._n], pairs=directions)
+            gram = self._weighted_equations(derivatives, columns, score.width)
+            score = scored(gram)
+        observable = _observable(columns, score.width, share)
+        prior_slope = np.concatenate([prior_slope, np.zeros(n - self._n)])
+        step = None
+        if score.is_supported_by_data:
+            placed = [(slice(number, number + 1), score.width) for number in observable]
+            step = predicted_step(gram, placed, prior, prior_slope, share)
+        return replace(
+            score,
+            shift=lambda: score.excluded_effect[: len(prior_information)],
+            pairs=PairDirections(self._curve, np.asarray(basis[:, :, observable])),
+        ), step
 
     def _extended_equations(
         self, derivatives: Single, halves: tuple[Real, Real], slopes: tuple[Real, Real], columns: Real
     ) -> HalvedEquations:
-        across: list[Real] = []
-        inner: list[Real] = []
-        all_slopes: list[Real] = []
-        for half, in_half in enumerate(self._halves()):
-            own = columns[in_half]
-            across.append(derivatives[in_half].astype(np.float64).T @ own)
-            inner.append(information_of(own))
-            all_slopes.append(np.concatenate([slopes[half], self._misfit.ravel()[in_half] @ own]))
-        return _halved_equations(halves, across, inner, all_slopes)
+        first, second = self._halves()
+        across = [derivatives[in_half].astype(np.float64).T @ columns[in_half] for in_half in (first, second)]
+        own = [self._misfit.ravel()[in_half] @ columns[in_half] for in_half in (first, second)]
+        return HalvedEquations(
+            halves,
+            (across[0], across[1]),
+            (np.concatenate([slopes[0], own[0]]), np.concatenate([slopes[1], own[1]])),
+            (information_of(columns[first]), information_of(columns[second])),
+        )
 
     def _weighted_equations(self, derivatives: Single, columns: Real, width: float) -> HalvedEquations:
         heat = self._heat - self._heat.mean(axis=0)
@@ -156,13 +184,13 @@ class Pairs:
             self._misfit.ravel() * weight,
             derivatives.shape[1],
         )
-        informations = [information_of(rows[in_half]) for in_half in self._halves()]
+        first, second = (information_of(rows[in_half]) for in_half in self._halves())
         slopes = [misfit[in_half] @ rows[in_half] for in_half in self._halves()]
-        return _halved_equations(
-            [information[:n, :n] for information in informations],
-            [information[:n, n:] for information in informations],
-            [information[n:, n:] for information in informations],
-            slopes,
+        return HalvedEquations(
+            (first[:n, :n], second[:n, :n]),
+            (first[:n, n:], second[:n, n:]),
+            (slopes[0], slopes[1]),
+            (first[n:, n:], second[n:, n:]),
         )
 
     def _halves(self) -> list[NDArray[np.bool_]]:
@@ -176,19 +204,13 @@ class Pairs:
         relative deviation of a pair.
         """
         elimination = _elimination_matrix(self._total_information(prior_information), self._rows)
-        return self._observable_directions(*self._directions(elimination, before.vectors), width, share)
+        basis, columns = self._directions(elimination, before.vectors)
+        return PairDirections(self._curve, np.asarray(basis[:, :, _observable(columns, width, share)]))
 
     def _total_information(self, prior_information: Real) -> Real:
         first, second = self._pass.gram.main
         information: Real = first + second + prior_information
         return information
-
-    def _observable_directions(
-        self, basis: NDArray[np.float32], light: Real, width: float, share: float
-    ) -> PairDirections:
-        # Badly determined directions are not fitted; they increase the errors instead.
-        observable = np.flatnonzero((light**2).sum(axis=0) / share * width**2 > _OBSERVABLE)
-        return PairDirections(self._curve, np.asarray(basis[:, :, observable]))
 
     def _random_directions(self, count: int) -> NDArray[np.float32]:
         directions = np.random.default_rng(0).standard_normal((*self._curve.T.shape, count), np.float32)
@@ -216,7 +238,7 @@ class Pairs:
         excluded_effect = (
             width * self._parameter_shift(derivatives, information, self._random_directions(_PROBES))
         ).astype(np.float32)
-        return RowScore(CROSSTALK_PAIRS, 0.0, 0.0, width, excluded_effect)
+        return RowScore(CROSSTALK_PAIRS, 0.0, 0.0, width, lambda: excluded_effect)
 
     def _directions(
         self, elimination: NDArray[np.float32], begin: NDArray[np.float32] | None = None
@@ -288,14 +310,9 @@ class Pairs:
         return following
 
 
-def _halved_equations(
-    main: Sequence[Real], across: Sequence[Real], inner: Sequence[Real], slope: Sequence[Real]
-) -> HalvedEquations:
-    def for_subset(chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        first, second = (information[np.ix_(chosen, chosen)] for information in inner)
-        return first, second
-
-    return HalvedEquations((main[0], main[1]), (across[0], across[1]), (slope[0], slope[1]), for_subset)
+def _observable(light: Real, width: float, share: float) -> NDArray[np.int64]:
+    """Return the numbers of the directions to fit; badly determined ones increase the errors instead."""
+    return np.flatnonzero((light**2).sum(axis=0) / share * width**2 > _OBSERVABLE)
 
 
 def _elimination_matrix(information: Real, derivatives: NDArray[np.float32]) -> NDArray[np.float32]:

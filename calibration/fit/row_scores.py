@@ -49,8 +49,7 @@ class RowScore:
         gain: Gain in log evidence.
         held_out: Gain in log likelihood of held-out settings, scaled to the same amount of data.
         width: Most likely prior width of the parameters of the effect.
-        excluded_effect: Shape ``(P, k)``; factor F of the covariance F·Fᵀ of the fitted parameters if the effect is
-            left out.
+        shift: Returns the value of :attr:`excluded_effect`, which only final errors need.
         pairs: Combinations of pair crosstalk, if the effect is pair crosstalk.
     """
 
@@ -58,8 +57,13 @@ class RowScore:
     gain: float
     held_out: float
     width: float
-    excluded_effect: Single
+    shift: Callable[[], Single]
     pairs: PairDirections | None = None
+
+    @cached_property
+    def excluded_effect(self) -> Single:
+        """Factor F, ``(P, k)``, of the covariance F·Fᵀ of the fitted parameters if the effect is left out."""
+        return self.shift()
 
     @property
     def is_supported_by_data(self) -> bool:
@@ -78,17 +82,17 @@ class HalvedEquations:
         main: For each half, shape ``(P, P)``; information about the fitted parameters.
         across: For each half, shape ``(P, p)``; cross terms between fitted and effect parameters.
         slope: For each half, shape ``(P + p,)``; slope of the log likelihood.
-        inner: Returns the information about chosen effect parameters for each half, ``(k, k)``.
+        inner: For each half, shape ``(p, p)``; information about the effect parameters.
     """
 
     main: tuple[Real, Real]
     across: tuple[Real, Real]
     slope: tuple[Real, Real]
-    inner: Callable[[NDArray[np.int64]], tuple[Real, Real]]
+    inner: tuple[Real, Real]
 
     def for_subset(self, chosen: NDArray[np.int64]) -> tuple[tuple[Real, Real], tuple[Real, Real]]:
         """Return, for each half of the settings, information and slope of the fitted and chosen parameters."""
-        inner = self.inner(chosen)
+        inner = [information[np.ix_(chosen, chosen)] for information in self.inner]
         first, second = (
             np.block([[self.main[half], self.across[half][:, chosen]], [self.across[half][:, chosen].T, inner[half]]])
             for half in (0, 1)
@@ -146,28 +150,22 @@ class Pass:
     @property
     def gram(self) -> HalvedEquations:
         """Normal equations of the fitted parameters and those of all small effects."""
-        # Not cached: the object and the pass would refer to each other and hold gigabytes until the next garbage
-        # collection.
-        (main, across, slope), (second_main, second_across, second_slope) = self._halves
-        return HalvedEquations((main, second_main), (across, second_across), (slope, second_slope), self._inner)
+        (main, across, inner, slope), (second_main, second_across, second_inner, second_slope) = self._halves
+        return HalvedEquations(
+            (main, second_main), (across, second_across), (slope, second_slope), (inner, second_inner)
+        )
 
-    def _equations(self, half: int) -> tuple[Real, Real, Real]:
+    def _equations(self, half: int) -> tuple[Real, Real, Real, Real]:
         n, size = self.main, self.rows.shape[-1]
-        main, across, slope = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros(size)
+        main, across, inner = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros((size - n, size - n))
+        slope = np.zeros(size)
         for settings in self._settings(half):
             block = self.rows[settings].reshape(-1, size).astype(np.float64)
             main += information_of(block[:, :n])
             across += block[:, :n].T @ block[:, n:]
+            inner += information_of(block[:, n:])
             slope += self.misfit[settings].ravel() @ block
-        return main, across, slope
-
-    def _inner(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        halves = np.zeros((2, len(chosen), len(chosen)))
-        for half in (0, 1):
-            for settings in self._settings(half):
-                block = self.rows[settings].reshape(-1, self.rows.shape[-1])[:, self.main + chosen]
-                halves[half] += information_of(block.astype(np.float64))
-        return halves[0], halves[1]
+        return main, across, inner, slope
 
     def _settings(self, half: int) -> Iterator[NDArray[np.int64]]:
         in_half = np.flatnonzero(self.half == half)
@@ -221,13 +219,12 @@ class Selection:
         self._candidate_places = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(candidates)}
 
     def _subset_information(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        first, second = self._gram.inner(chosen)
+        first, second = (information[np.ix_(chosen, chosen)] for information in self._gram.inner)
         return first + second - self._across[:, chosen].T @ self._by_row[:, chosen], self._outer[chosen]
 
     def rows(self, excluded: Collection[str]) -> list[RowScore]:
         """Return the scores of all effects, the largest gain first."""
-        scores = [self._with_excluded_effect(score, *self._information_by_name[score.name]) for score in self._scores]
-        rows = [self._held_out(score, ()) if score.name in excluded else score for score in scores]
+        rows = [self._held_out(score, ()) if score.name in excluded else score for score in self._scores]
         return sorted(rows, key=lambda row: -row.gain)
 
     def chosen(self, excluded: Collection[str]) -> list[RowScore]:
@@ -252,7 +249,7 @@ class Selection:
                 return chosen
             row = min(able, key=lambda score: order.index(score.name))
             group = places[row.name]
-            chosen.append(self._with_excluded_effect(row, inner[group, group], outer[group]))
+            chosen.append(self._with_shift(row, inner[group, group], outer[group]))
             # Eliminate the parameters of this row from the remaining rows.
             own = inner[group, group] + np.eye(group.stop - group.start) * row.width**-2.0
             turned = solved(own, np.column_stack([inner[group], outer[group]]))
@@ -262,15 +259,18 @@ class Selection:
     def _score(self, name: str, information: Real, slope: Real) -> RowScore:
         widths, evidence = evidence_by_width(information, slope, ROWS[name].largest)
         best = int(evidence.argmax())
-        return RowScore(
-            name, float(evidence[best]) / self._share, 0.0, float(widths[best]), np.zeros((0, 0), np.float32)
-        )
+        score = RowScore(name, float(evidence[best]) / self._share, 0.0, float(widths[best]), _no_shift)
+        return self._with_shift(score, information, slope)
 
-    def _with_excluded_effect(self, score: RowScore, information: Real, slope: Real) -> RowScore:
-        group, largest = self._places[score.name], ROWS[score.name].largest
-        mean_square = _mean_square_width(*evidence_by_width(information, slope, largest), largest)
-        excluded = _excluded_effect(self._by_row[:, group], information, slope, mean_square, self._share)
-        return replace(score, excluded_effect=excluded)
+    def _with_shift(self, score: RowScore, information: Real, slope: Real) -> RowScore:
+        # Copies, so that a score does not keep all equations in memory.
+        by_row, share = self._by_row[:, self._places[score.name]].astype(np.float32), self._share
+        own_information, own_slope = information.copy(), slope.copy()
+
+        def shift() -> Single:
+            return _excluded_effect(by_row, own_information, own_slope, ROWS[score.name].largest, share)
+
+        return replace(score, shift=shift)
 
     def _held_out(self, score: RowScore, added: Sequence[RowScore]) -> RowScore:
         if score.gain < MIN_GAIN:
@@ -292,6 +292,30 @@ class Selection:
         )
 
 
+def predicted_step(
+    gram: HalvedEquations, effects: Placed, prior_information: Real, prior_slope: Real, share: float
+) -> Real:
+    """Return the change of P fitted parameters and of k effect parameters, ``(P + k,)``, in a fit with these effects.
+
+    Args:
+        gram: Normal equations of the fitted and all effect parameters.
+        effects: The effects to fit.
+        prior_information: Shape ``(P, P)``; prior information about the fitted parameters, times ``share``.
+        prior_slope: Shape ``(P,)``; derivative of the cost of the prior, times ``share``.
+        share: Fraction of the settings that are used.
+    """
+    numbers = np.concatenate([np.zeros(0, np.int64), *(parameter_numbers(group) for group, _ in effects)])
+    (first, second), (slope, other_slope) = gram.for_subset(numbers)
+    information, n = first + second, len(prior_information)
+    information[:n, :n] += prior_information
+    widths = np.concatenate([np.zeros(0), *(np.full(group.stop - group.start, width) for group, width in effects)])
+    effect = np.arange(n, len(information))
+    information[effect, effect] += share * widths**-2.0
+    slope = slope + other_slope
+    slope[:n] -= prior_slope
+    return solved(information, slope)
+
+
 def parameter_numbers(group: slice) -> NDArray[np.int64]:
     """Return the parameter numbers in a slice."""
     return np.arange(group.start, group.stop)
@@ -303,7 +327,12 @@ def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
     return float((weight * widths**2).sum() / weight.sum())
 
 
-def _excluded_effect(by_row: Real, information: Real, slope: Real, mean_square: float, share: float) -> Single:
+def _no_shift() -> Single:
+    return np.zeros((0, 0), np.float32)
+
+
+def _excluded_effect(by_row: Single, information: Real, slope: Real, largest: float, share: float) -> Single:
+    mean_square = _mean_square_width(*evidence_by_width(information, slope, largest), largest)
     covariance = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
     moved = by_row @ (covariance @ (slope / share))
     return np.column_stack([by_row @ np.linalg.cholesky(0.5 * (covariance + covariance.T)), moved]).astype(np.float32)

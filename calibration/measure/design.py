@@ -262,6 +262,8 @@ class Designer:
             return walk.sources[
                 (walk.sources.index(active_source) + 1) % len(walk.sources) if active_source in walk.sources else 0
             ]
+        # Half of the candidates suffice for the mean of a source; there are several sources.
+        tries = max(tries // 2, 1)
         steps = np.stack([walk.step(currents_ma, rng) for _ in range(tries)])
         seconds = walk.settings_per_source * float(self._times.setting_s((steps != currents_ma).sum(axis=1)).mean())
         values = []

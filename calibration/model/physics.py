@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.model.observations import SLOW_TAUS_S
+from calibration.model.response import GAIN_LEVELS
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.waves.shared_return import RETURN_GROUP_SIZES
 
@@ -33,6 +34,7 @@ Per = Literal[
     "source and monitor",
     "port",
     "joint",
+    "level",
     "point of a law",
     "pair",
 ]
@@ -95,6 +97,10 @@ PHYSICS: tuple[PhysicsRow, ...] = (
     ),
     PhysicsRow("compression_per_ma", "compression of photodiodes", "monitor", 0.02, 0.2, "assumed"),
     PhysicsRow("offset_ma", "offset of photodiodes under light", "monitor", 1e-4, 0.02, "assumed"),
+    PhysicsRow(
+        "level_gain", "gain of the photodiode amplifiers that changes with the level", "level", 1e-3, 0.02,
+        "some 0.1 to 0.5 % between two ranges of an amplifier (assumed); the same at all monitors",
+    ),
     PhysicsRow(
         "arm_difference_db", "unequal losses of the arms of a PUC", "puc", 0.03, 0.5,
         "PUC losses spread by 0.03 dB (Sánchez-Jácome 2025); the same is assumed for arms",
@@ -256,6 +262,7 @@ def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int
         "neighbours": 2 * (n_monitors - 1),
         "source and monitor": n_sources * n_monitors,
         "port": 2 * mesh.n_ports,
+        "level": len(GAIN_LEVELS),
         "joint": 4 * len(mesh.joints),
         "point of a law": LAW_POINTS * len(select_test_heaters(2 * mesh.n_pucs)),
         "pair": waveguides * 2 * mesh.n_pucs,

@@ -1,9 +1,10 @@
-"""Response of the photodiodes: leakage, compression, offset, and light that bypasses the mesh.
+"""Response of the photodiodes: leakage, compression, gain, offset, and light that bypasses the mesh.
 
-    e = X·(L·ripple + background)        reading = e·(1 - c·e) + o
+    e = X·(L·ripple + background)        reading = e·(1 - c·e + g(log e)) + o
 
 e is the effective photocurrent, L the photocurrent proportional to the light, ripple the transmission of the port for
-each source, X the leakage between neighbours, c the compression and o the offset. Without additional effects
+each source, X the leakage between neighbours, c the compression, g the deviation of the amplifiers' gain and o the
+offset. Without additional effects
 (:mod:`calibration.model.physics`) the reading is L.
 """
 
@@ -21,9 +22,11 @@ Slopes = NDArray[np.floating[Any]]
 
 _LN10_PER_10 = np.log(10.0) / 10.0
 
-DETECTOR_ROWS = ("compression_per_ma", "offset_ma", "monitor_leak", "background_share", "port_ripple_db")
+DETECTOR_ROWS = ("compression_per_ma", "offset_ma", "level_gain", "monitor_leak", "background_share", "port_ripple_db")
 """Names of the effects in ``PHYSICS`` that act on detectors only."""
-
+GAIN_LEVELS = np.arange(-2.5, 0.76, 0.25)
+"""Decimal logarithms of the photocurrents in mA at which a gain deviation is given; between them it is linear. A step
+below them it is zero, because offsets dominate there."""
 
 REFLECTIONS = ("facet_reflection", "joint_reflection")
 """Names of effects in ``PHYSICS`` that reflect light."""
@@ -82,6 +85,11 @@ class Response:
         compression = extra_physics.get("compression_per_ma", 0.0)
         reading = mixed * (1.0 - compression * mixed) + extra_physics.get("offset_ma", 0.0)
         gain = np.broadcast_to(1.0 - 2.0 * compression * mixed, mixed.shape)
+        if (deviation := extra_physics.get("level_gain")) is not None:
+            shares, per_log = _level_shares(mixed)
+            at_level = shares @ deviation
+            reading = reading + mixed * at_level
+            gain = gain + at_level + per_log @ deviation / np.log(10.0)
         return cls(ripple, through, light, mixed, reading, gain, mixing)
 
     def reading_slopes(self, slopes: Slopes) -> Slopes:
@@ -115,9 +123,21 @@ class Response:
             mixing = np.eye(m) if self.mixing is None else self.mixing
             direct[np.arange(n), :, number] = self.gain[..., None] * mixing * by_light[:, None]
             return direct.reshape(n, m, -1)
+        if name == "level_gain":
+            by_level: Real = self.mixed_ma[..., None] * _level_shares(self.mixed_ma)[0]
+            return by_level
         columns = np.zeros((n, m, m))
         columns[:, every, every] = -(self.mixed_ma**2) if name == "compression_per_ma" else 1.0
         return columns
+
+
+def _level_shares(current_ma: Real) -> tuple[Real, Real]:
+    """Return the share of each gain level at some currents, ``(..., levels)``, and its derivative by log10."""
+    spacing = GAIN_LEVELS[1] - GAIN_LEVELS[0]
+    log_ma = np.log10(np.maximum(current_ma, 1e-12))[..., None]
+    distance = (np.minimum(log_ma, GAIN_LEVELS[-1]) - GAIN_LEVELS) / spacing
+    slopes = np.where((np.abs(distance) < 1.0) & (log_ma < GAIN_LEVELS[-1]), -np.sign(distance) / spacing, 0.0)
+    return np.maximum(1.0 - np.abs(distance), 0.0), slopes
 
 
 def mixing_of(leak: Real) -> Real:

@@ -25,6 +25,7 @@ from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, default_prior, run_prior
+from calibration.model.response import GAIN_LEVELS
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh, start_near
 
@@ -152,6 +153,19 @@ def test_a_row_without_which_nothing_is_certified_is_fitted_though_the_work_allo
     found = diagnosis.stated(now)
     assert found.physics.names == ("compression_per_ma",)
     assert found.certified
+
+
+def test_an_amplifier_with_two_ranges_is_explained_by_its_gain_at_each_level() -> None:
+    bench = Bench.draw()
+    readings = bench.measured()
+    high_range = np.where(readings.reading_ma > 0.02, 1.01 * readings.reading_ma, readings.reading_ma)
+    readings = replace(readings, reading_ma=high_range)
+    found = bench.diagnosis(readings, ALL).stated(bench.diagnosed(readings, ALL))
+    assert "level_gain" in found.physics.names
+    assert found.certified
+    gain = found.parameters.extra_physics["level_gain"]
+    low, high = gain[np.log10(0.01) > GAIN_LEVELS], gain[(np.log10(0.03) < GAIN_LEVELS) & (GAIN_LEVELS < -0.5)]
+    assert high.mean() - low.mean() == pytest.approx(0.01, abs=0.003)
 
 
 def test_what_a_pass_over_the_readings_holds_is_free_once_rows_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:

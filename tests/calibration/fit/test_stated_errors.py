@@ -64,7 +64,7 @@ def _scores(fit: FitResult, *rows: RowScore, tail: Tail | None = None) -> Scores
 def _excluded_effect(fit: FitResult, times: float) -> RowScore:
     """A row that light asks for; left out, it makes all errors so many times as large."""
     excluded_effect = np.float32(np.sqrt((times**2 - 1.0) * VARIANCE)) * np.eye(len(fit.vector), dtype=np.float32)
-    return RowScore("arm_difference_db", 200.0, 300.0, 0.01, excluded_effect)
+    return RowScore("arm_difference_db", 200.0, 300.0, 0.01, lambda: excluded_effect)
 
 
 def test_a_row_left_out_widens_errors_and_costs_the_certificate_where_it_more_than_doubles_them(

@@ -13,6 +13,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import SLOW_TAUS_S, Observations, late_powers
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import LAW_POINTS, PHYSICS, ROWS, PairDirections, Physics, select_test_heaters
+from calibration.model.response import GAIN_LEVELS, Response
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_mesh import SimulatedMesh
 
@@ -158,6 +159,16 @@ def test_facets_send_back_what_a_sum_over_all_echoes_says_those_of_dark_ports_to
     silent[model.space.groups["facet_reflection"].start + np.array(dark)] = 0.0
     without = model.predict(model.space.unpack(silent), settings)
     assert np.abs(without / expected - 1.0).max() > 1e-3
+
+
+def test_a_gain_deviation_is_linear_in_the_logarithm_of_the_current_and_zero_below_the_levels() -> None:
+    deviation = np.zeros(len(GAIN_LEVELS))
+    deviation[GAIN_LEVELS == -1.0] = 0.004
+    deviation[0] = 0.1
+    current_ma = 10.0 ** np.array([[-1.0, -1.125, -1.25, -2.5, -2.625, -2.75, -6.0]])
+    response = Response.of({"level_gain": deviation}, current_ma, np.zeros(1, np.int64), np.ones((1, 7)))
+    expected = [0.004, 0.002, 0.0, 0.1, 0.05, 0.0, 0.0]
+    np.testing.assert_allclose(response.reading_ma / current_ma - 1.0, [expected], atol=1e-12)
 
 
 def test_physics_that_is_known_is_held_and_has_no_parameters(small: SimulatedMesh) -> None:
