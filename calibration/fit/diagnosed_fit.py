@@ -414,19 +414,11 @@ class FaultDiagnosis:
 
         If the prediction is no better than the present fit, return the parameters of this fit.
         """
-        fit = diagnosed.fit
+        fit, likelihood = diagnosed.fit, diagnosed.likelihood
         _, scores = self.scored.get((id(fit), diagnosed.refused), (fit, None))
         if scores is None or scores.step is None or list(rows) != list(scores.chosen):
             return fit.parameters
-        vector, first = model.space.pack(fit.parameters), int(np.count_nonzero(fit.free))
-        groups = self.model.space.groups
-        positions = np.concatenate([np.arange(model.space.size)[model.space.groups[name]] for name in groups])
-        vector[positions[fit.free]] += scores.step[:first]
-        for row in rows:
-            group = model.space.groups[row.name]
-            vector[group] = scores.step[first : first + group.stop - group.start]
-            first += group.stop - group.start
-        predicted, likelihood = model.space.unpack(vector), diagnosed.likelihood
+        predicted = model.space.unpack(scores.predicted_vector(fit, self.model.space, model.space))
         reading_ma = model.predict(predicted, likelihood.observations)
         drift_ma = drift_at(model, predicted, likelihood.observations, reading_ma, likelihood.drift)
         is_better = likelihood.discrepancy(reading_ma, drift_ma) <= fit.discrepancy

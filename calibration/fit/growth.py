@@ -26,6 +26,7 @@ from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.physics import LAW_DEVIATION, PHYSICS, ROWS, PairDirections, Physics, size_of
 from calibration.model.priors import PHASE_GROUPS, Prior, modulo_a_turn
+from calibration.model.space import ParameterSpace
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
 Real = NDArray[np.float64]
@@ -63,6 +64,22 @@ class Scores:
     by_reading: Real
     by_source: Real
     step: Real | None = None
+
+    def predicted_vector(self, fit: FitResult, before: ParameterSpace, after: ParameterSpace) -> Real:
+        """Return the parameters, ``(size,)``, at which a fit with the chosen effects is predicted to end.
+
+        ``before`` is the layout of the parameters of the scored fit, ``after`` that with the effects. There must be a
+        :attr:`step`.
+        """
+        vector, first = after.pack(fit.parameters), int(np.count_nonzero(fit.free))
+        step = np.zeros(0) if self.step is None else self.step
+        positions = np.concatenate([np.arange(after.size)[after.groups[name]] for name in before.groups])
+        vector[positions[fit.free]] += step[:first]
+        for row in self.chosen:
+            group = after.groups[row.name]
+            vector[group] = step[first : first + group.stop - group.start]
+            first += group.stop - group.start
+        return vector
 
 
 def score_rows(
