@@ -199,7 +199,8 @@ class _Scanning:
         self._moves, self._reader, self._own = prepared.moves, prepared.reader, prepared.own
         self._stepped = prepared.stepped
         self._plan = prepared.moves.plan
-        self._clock = prepared.bench.clock
+        self._bench, self._clock = prepared.bench, prepared.bench.clock
+        self._stage = " × ".join(axis.name for axis in self._plan.axes)
         self._journal, self._progress = journal, progress
         self._is_point_done = np.zeros(self._plan.n_points, dtype=np.bool_)
         self._elapsed_before_s = 0.0
@@ -280,6 +281,7 @@ class _Scanning:
         pace_s = (self._clock.now() - self._origin_s - self._elapsed_before_s) / fresh if fresh else None
         left_s = None if pace_s is None else pace_s * (total - done)
         self._progress(ScanProgress(done, total, left_s, self._stepped))
+        self._bench.report_progress("scan", self._stage, done, total)
 
 
 # -- preparation and clean-up

@@ -272,8 +272,12 @@ class PvaServer:
 
     def _call(self, query: Mapping[str, Any], caller: Caller) -> Any:
         request: Any = parse_json(str(query["request"]).encode(), "a call of a served bench")
-        document = handle_request(request, caller, self._owner.calls, self._owner.lease, {"describe": self._describe})
+        functions: dict[str, Callable[..., object]] = {"describe": self._describe, "progress": self._report_progress}
+        document = handle_request(request, caller, self._owner.calls, self._owner.lease, functions)
         return self._p4p.nt.NTScalar("s").wrap(json_text(document, compact=True))
+
+    def _report_progress(self, caller: Caller, kind: str, stage: str, done: int, total: int) -> None:
+        self._owner.report_progress(str(kind), str(stage), int(done), int(total), caller)
 
     def _describe(self, _caller: Caller) -> dict[str, Any]:
         bench = self._owner.bench
