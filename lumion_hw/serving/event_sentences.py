@@ -45,6 +45,7 @@ _SENTENCES: Mapping[str, tuple[AlarmSeverity, str]] = {
     "spare stands by": (_NONE, "Spare {spare} is warm."),
     "plans ready": (_NONE, "Recovery plans ready for {plans}."),
     "verdict": (_MAJOR, "Failure of {name}: {words}."),
+    "span": (_NONE, "Recovery step {name} took {bench_ms} ms."),
     "replaced": (_NONE, "{failed} replaced by {spare}."),
     "attempt failed": (_MINOR, "Recovery attempt failed: {reason}."),
     "not watched": (_MINOR, "{detector} cannot watch {circuits}."),

@@ -142,6 +142,14 @@ def _silence(state: ServedState) -> list[_Clause]:
     return [(AlarmSeverity.INVALID, f"{text} not answer")]
 
 
+def _readings(state: ServedState) -> list[_Clause]:
+    points = [point for point in state.points.values() if point.severity is AlarmSeverity.MAJOR]
+    if not points:
+        return []
+    others = f" and {_count(len(points) - 1, 'more reading')}" if len(points) > 1 else ""
+    return [(AlarmSeverity.MAJOR, f"{points[0].name} {short_reason(points[0].alarm)}{others}")]
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
@@ -153,5 +161,6 @@ _FINDERS: tuple[Callable[[ServedState], list[_Clause]], ...] = (
     _circuits,
     _fabric,
     _silence,
+    _readings,
 )
 """Finders of the clauses, in the order of the sentence."""

@@ -16,6 +16,7 @@ from lumion_hw.serving.fabric_view import served_fabric
 from lumion_hw.serving.headline import headline, short_reason
 from lumion_hw.serving.state import (
     AlarmSeverity,
+    Point,
     ServedCircuit,
     ServedFabric,
     ServedFabricJob,
@@ -68,9 +69,9 @@ ESTOP = "ESTOP (latched): emergency stop"
         ),
         ({"circuits": (), "mesh": None}, OK, "5 devices, no mesh"),
         (
-            {"circuits": (a_circuit("a:b"), a_circuit("b:a", None, fault="no light. Check the fibre.", severity=MAJOR))},
+            {"circuits": (a_circuit("a:b"), a_circuit("b:a", None, fault="dark. Check it.", severity=MAJOR))},
             MAJOR,
-            "1 of 2 circuits up, margin 9.0 dB at a:b; b:a broken: no light",
+            "1 of 2 circuits up, margin 9.0 dB at a:b; b:a broken: dark",
         ),
         (
             {"circuits": (a_circuit("a:b", unseen="meter0 is silent", severity=INVALID),)},
@@ -119,6 +120,11 @@ ESTOP = "ESTOP (latched): emergency stop"
             {"health": health(silent={"meter0": (NOW_S, "no answer"), "sfp-a": (NOW_S, "no answer")})},
             INVALID,
             "2 circuits up, smallest margin 6.3 dB at b:a; 2 devices do not answer",
+        ),
+        (
+            {"points": {name: Point(name, None, severity=MAJOR, alarm="over range") for name in ("m.1", "m.2")}},
+            MAJOR,
+            "2 circuits up, smallest margin 6.3 dB at b:a; m.1 over range and 1 more reading",
         ),
     ],
 )  # fmt: skip

@@ -107,7 +107,7 @@ def test_the_last_polarization_search_of_a_controller_is_sent(updates) -> None:
     )
     updates.update(dataclasses.replace(first, number=2, events=(*first.events, *searches)))
     alignments = told(updates, 1)["parts"]["alignments"]
-    assert alignments == {"pol-a": [NOW_S + 1, 0.02], "pol-b": [NOW_S + 3, None]}
+    assert alignments == {"pol-a": [NOW_S + 1, True, 0.02], "pol-b": [NOW_S + 3, False, None]}
 
 
 def test_margins_of_a_time_range_come_with_all_their_samples() -> None:

@@ -40,7 +40,7 @@ class PageUpdates:
         self._points: dict[str, tuple[int, Point, str]] = {}
         self._point_kinds: dict[str, tuple[int, tuple[Any, ...]]] = {}
         self._events: list[tuple[int, int, str]] = []
-        self._alignments: dict[str, tuple[float, float | None]] = {}
+        self._alignments: dict[str, tuple[float, bool, float | None]] = {}
         self._mesh: ServedMesh | None = None
         self._pictures = 0
         self._picture_key: Any = None
@@ -146,10 +146,14 @@ class PageUpdates:
         self._set_part("alignments", self._alignments)
 
     def _note_alignment(self, event: ServedEvent) -> None:
-        """Keep the time of the last polarization search of each controller, and the loss that it left in dB."""
+        """Keep time, success and remaining loss in dB (if known) of the last polarization search of each controller."""
         if event.event in ("aligned", "not aligned"):
-            loss_db = event.data.get("remaining_loss_db")
-            self._alignments[str(event.data.get("controller"))] = (round(event.time_s), _json_value(loss_db))
+            loss_db = _json_value(event.data.get("remaining_loss_db"))
+            self._alignments[str(event.data.get("controller"))] = (
+                round(event.time_s),
+                event.event == "aligned",
+                loss_db,
+            )
 
 
 def picture_key(mesh: ServedMesh) -> Any:

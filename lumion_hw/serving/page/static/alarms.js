@@ -3,7 +3,7 @@
 import { known, serverNow } from "/live.js";
 import { SEVERITY, byId, duration, element, parent, setText, show } from "/format.js";
 
-const SHOWN = 8, WORDS = ["OK", "ATTENTION", "ALARM", "UNKNOWN"], NO_LIGHT = new Set(["dark", "no signal"]);
+const SHOWN = 8, MOST_ALIKE = 3, WORDS = ["OK", "ATTENTION", "ALARM", "UNKNOWN"], NO_LIGHT = new Set(["dark", "no signal"]);
 let announced = new Set(), listed = "";
 
 export function deviceOf(point) {
@@ -31,10 +31,19 @@ function pointAlarms(silent) {
     if (!groups.has(key)) groups.set(key, []);
     groups.get(key).push([severity, name, why]);
   }
-  return [...groups].map(([key, members]) => {
-    if (members.length === 1) return members[0];
+  return mergeDevices([...groups].map(([key, members]) => {
     const [severity, device] = JSON.parse(key), whys = new Set(members.map((each) => each[2]));
-    return [severity, device, `${whys.size > 1 ? "no light" : members[0][2]} (${members.length} readings)`];
+    return members.length === 1 ? [...members[0], device] : [severity, device, `${whys.size > 1 ? "no light" : members[0][2]} (${members.length} readings)`, device];
+  }));
+}
+
+// The same alarm of many devices, such as all modules off during a calibration, is one line.
+function mergeDevices(alarms) {
+  const causeOf = ([severity, , why]) => `${severity} ${NO_LIGHT.has(why.split(" (")[0]) || why.startsWith("no light") ? "no light" : why}`;
+  return [...Map.groupBy(alarms, causeOf).values()].flatMap((members) => {
+    if (members.length <= MOST_ALIKE) return members.map((each) => each.slice(0, 3));
+    const devices = members.map((each) => each[3]);
+    return [[members[0][0], `${devices.slice(0, 2).join(", ")} and ${devices.length - 2} more`, causeOf(members[0]).slice(2)]];
   });
 }
 
@@ -43,7 +52,8 @@ function findAlarms() {
   for (const [name, [since, why]] of Object.entries(silent)) found.push([3, name, `silent for ${duration(serverNow() - since)}: ${why}`]);
   for (const fault of known.health?.faults ?? []) found.push([2, "mesh controller", `switched off: ${fault}`]);
   if (known.health?.trouble) found.push([2, "maintenance", known.health.trouble]);
-  for (const circuit of known.circuits) if (circuit.severity) found.push([circuit.severity, circuit.name, circuit.fault || circuit.marks.join("; ") || circuit.unseen]);
+  // With a fault of the controller all circuits are dark, as the headline says.
+  for (const circuit of known.health?.faults?.length ? [] : known.circuits) if (circuit.severity) found.push([circuit.severity, circuit.name, circuit.fault || circuit.marks.join("; ") || circuit.unseen]);
   found.push(...pointAlarms(silent));
   return found.sort((one, other) => other[0] - one[0]);
 }

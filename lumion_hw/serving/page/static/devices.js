@@ -134,9 +134,9 @@ function buildPolarization(devices) {
 
 function drawAlignments() {
   for (const row of document.querySelectorAll("tr.controller")) {
-    const [time, loss] = known.alignments[row.device] ?? [];
-    setText(row.loss, time === undefined ? "–" : loss === null ? "not aligned" : `${loss.toFixed(3)} dB`);
-    row.loss.className = `number severity-${loss === null ? 1 : 0}`;
+    const [time, isAligned, loss] = known.alignments[row.device] ?? [undefined, true, null];
+    setText(row.loss, !isAligned ? "not aligned" : loss === null ? "–" : `${loss.toFixed(3)} dB`);
+    row.loss.className = `number severity-${isAligned ? 0 : 1}`;
     setText(row.when, time === undefined ? "not since the start" : clock(time));
   }
 }

@@ -3,7 +3,7 @@
 import { known, serverNow } from "/live.js";
 import { byId, cell, clock, duration, element, loadSvg, number, parent, setText, show, svgElement, table } from "/format.js";
 
-const TITLES = { calibrate: "Calibration", scan: "Scan" }, SPARK_WIDTH = 150, SPARK_HEIGHT = 30;
+const TITLES = { calibrate: "Calibration", scan: "Scan" }, SHOWN_S = 60, SPARK_WIDTH = 150, SPARK_HEIGHT = 30;
 const RESIDUALS = {
   search_unexplained_share: "unexplained share of the search", heater_sweeps_rms_sigma: "heater sweeps, rms in standard errors",
   global_fit_chi2_per_reading: "global fit, χ² per reading", held_out_db: "verification settings, rms in dB",
@@ -12,7 +12,7 @@ let recoveryAt = null, built = "";
 
 export function drawJob() {
   const job = known.job;
-  show("job", job !== null);
+  show("job", job !== null && !isPast(job));
   if (job === null) return;
   const state = job.is_over ? (job.error ? "FAILED" : "DONE") : "RUNNING", now = `${job.number} ${job.what} ${job.begun_s} ${state} ${job.stages.length} ${job.residual_log.length}`;
   setText(byId("job-head"), TITLES[job.what] ?? "Job");
@@ -24,9 +24,16 @@ export function drawJob() {
   }
 }
 
+// A job that has ended well is shown for a minute, a calibration or a failed job until the next one.
+function isPast(job) {
+  const begun = job.stages.length ? job.stages.at(-1)[1] : job.begun_s;
+  return job.is_over && !job.error && !Object.keys(job.residuals).length && serverNow() - begun > SHOWN_S;
+}
+
 /** Show the time since a running job began. */
 export function drawJobAge() {
   const place = byId("job-time"), job = known.job;
+  if (job?.is_over) show("job", !isPast(job));
   if (place && job && !job.is_over) setText(place, `for ${duration(serverNow() - job.begun_s)}`);
 }
 
@@ -86,6 +93,7 @@ export function drawRecovery() {
   const what = recovery.failed ? `${recovery.failed} replaced by ${recovery.spare}` : recovery.words || "a path replaced";
   const total = recovery.spans.length ? ` ${(recovery.spans.at(-1)[3] / 1000).toFixed(2)} s after the fault` : "";
   const place = element("div", "picture"), details = element("details");
+  details.open = matchMedia("(max-width: 700px)").matches; // where the picture would be too small to read
   const rows = recovery.spans.map(([name, bench, cpu, since, source]) =>
     parent("tr", "", cell(name, "name", true), ...[bench, cpu, since].map((ms) => cell(ms.toFixed(2), "number")), cell(source)));
   details.append(element("summary", "", "The same as a table"), table("Spans of the last recovery", ["span", "ms", "CPU ms", "at ms", "source"], rows));
