@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from lumion_hw.serving.state import (
     Point,
     ServedCircuit,
     ServedEvent,
-    ServedJob,
     ServedMesh,
     ServedState,
 )
@@ -37,6 +36,7 @@ class PageUpdates:
         self.time_s = 0.0
         self._about = about
         self._parts: dict[str, tuple[int, str]] = {}
+        self._sources: dict[str, Any] = {}
         self._points: dict[str, tuple[int, Point, str]] = {}
         self._point_kinds: dict[str, tuple[int, tuple[Any, ...]]] = {}
         self._events: list[tuple[int, int, str]] = []
@@ -58,12 +58,17 @@ class PageUpdates:
         self._update_events(state.events)
         self._set_part("circuits", [circuit_document(circuit, state.time_s) for circuit in state.circuits])
         self._set_part("headline", _headline_document(state))
-        self._set_part("fabric", _fabric_document(state))
-        self._set_part("recovery", _recovery_document(state))
-        self._set_part("job", None if state.job is None else _job_document(state.job))
         self._set_part("lease", _lease_document(state))
         self._set_part("health", _health_document(state))
-        self._set_part("about", {**self._about, "bench": state.bench, "is_emulated": state.is_emulated})
+        # The other parts seldom change, and their JSON is made only then.
+        for name, source in (("fabric", state.fabric), ("recovery", state.recovery), ("job", state.job)):
+            if name not in self._parts or self._sources.get(name) != source:
+                self._sources[name] = source
+                self._set_part(name, _DOCUMENTS[name](state))
+        about = (state.bench, state.is_emulated)
+        if self._sources.get("about") != about:
+            self._sources["about"] = about
+            self._set_part("about", {**self._about, "bench": state.bench, "is_emulated": state.is_emulated})
 
     def message(self, since: int) -> str:
         """Return all changes after state ``since`` as the content of a JSON object, without braces."""
@@ -243,7 +248,10 @@ def _recovery_document(state: ServedState) -> dict[str, Any] | None:
     }
 
 
-def _job_document(job: ServedJob) -> dict[str, Any]:
+def _job_document(state: ServedState) -> dict[str, Any] | None:
+    job = state.job
+    if job is None:
+        return None
     return {
         "number": job.number,
         "what": job.kind,
@@ -281,6 +289,13 @@ def _health_document(state: ServedState) -> dict[str, Any]:
         "faults": list(health.faults),
         "record_sha256": state.record_sha256,
     }
+
+
+_DOCUMENTS: Mapping[str, Callable[[ServedState], dict[str, Any] | None]] = {
+    "fabric": _fabric_document,
+    "recovery": _recovery_document,
+    "job": _job_document,
+}
 
 
 def margin_curves(

@@ -13,7 +13,8 @@ import { drawJob, drawJobAge, drawRecovery } from "/jobs.js";
 import { drawMesh } from "/mesh.js";
 import { beginWhatIf, drawWhatIf } from "/what_if.js";
 
-const DRAW_MS = 200, AGES_MS = 500;
+const AGES_MS = 500;
+let agedMs = 0;
 
 function announce(text) { if (text) setText(byId("announce"), text); }
 
@@ -52,21 +53,6 @@ function drawLease() {
 
 // -- drawing -----------------------------------------------------------------------------------------------------------
 
-// Whether values are live is shown with every state, everything else a few times a second.
-let later = new Set(), isWaiting = false;
-
-function draw(changed) {
-  if (changed.has("live")) drawHead(changed);
-  for (const name of changed) later.add(name);
-  if (isWaiting) return;
-  isWaiting = true;
-  setTimeout(() => {
-    const due = later;
-    later = new Set(); isWaiting = false;
-    drawParts(due);
-  }, DRAW_MS);
-}
-
 const PARTS = [
   [["headline"], drawHeadline],
   [["mesh", "paths"], drawMesh],
@@ -80,15 +66,17 @@ const PARTS = [
   [["points", "health", "circuits", "about"], (changed) => announce(drawAlarms(changed))],
 ];
 
-function drawParts(changed) {
+function draw(changed) {
   drawHead(changed);
   if (known.about === null || known.health === null) return;
   if (changed.has("about") || changed.has("health")) { drawAbout(); drawWhatIf(); }
   for (const [names, drawPart] of PARTS) if (names.some((name) => changed.has(name))) drawPart(changed);
   drawControl(changed);
+  if (performance.now() - agedMs > AGES_MS) drawAges();
 }
 
 function drawAges() {
+  agedMs = performance.now();
   setText(byId("state-age"), stream.timeS ? duration(serverNow() - stream.timeS) : "–");
   if (known.lease) drawLease();
   if (known.circuits.length) drawCircuits();
@@ -127,4 +115,4 @@ beginCurves();
 window.addEventListener("hashchange", followAddress);
 begin();
 followAddress();
-setInterval(drawAges, AGES_MS);
+setInterval(() => { if (performance.now() - agedMs > 2 * AGES_MS) drawAges(); }, AGES_MS); // while no state arrives
