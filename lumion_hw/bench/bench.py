@@ -95,7 +95,7 @@ class Bench:
         on_close: Callable[[], None] = lambda: None,
         is_emulated_remotely: bool = False,
         file: BenchFile | None = None,
-        on_progress: Callable[[str, str, int, int], None] = lambda kind, stage, done, total: None,
+        on_progress: Callable[[str, str, int, int, str], None] = lambda kind, stage, done, total, error: None,
     ) -> None:
         self.model, self.file = model, file
         self._where, self._on_close, self._on_progress = where, on_close, on_progress
@@ -267,16 +267,17 @@ class Bench:
             )
         return self._mesh
 
-    def report_progress(self, kind: str, stage: str, done: int, total: int) -> None:
+    def report_progress(self, kind: str, stage: str, done: int, total: int, error: str = "") -> None:
         """Report the progress of a task to the process that serves this bench; on a local bench this has no effect.
 
         Args:
             kind: Kind of the task, such as ``scan``.
             stage: Description of the present stage.
             done: Number of completed steps.
-            total: Number of steps.
+            total: Number of steps; the task ends with the last one.
+            error: Reason why the task ended early; empty while it runs.
         """
-        self._on_progress(kind, stage, done, total)
+        self._on_progress(kind, stage, done, total, error)
 
     def opened(self, name: str) -> OpenDevice | None:
         """Return the driver of a device, or ``None`` if the device is not open."""

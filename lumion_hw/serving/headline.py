@@ -62,7 +62,8 @@ def _jobs(state: ServedState) -> list[_Clause]:
         return []
     if job.is_over:
         # A failed attempt to do what is done by now is history, which the list of events shows.
-        failed = job.error and not (job.kind == "calibrate" and state.record_sha256)
+        # A program may end its own scan at any time.
+        failed = job.error and job.kind != "scan" and not (job.kind == "calibrate" and state.record_sha256)
         return [(AlarmSeverity.MINOR, f"the job {job.kind} failed: {short_reason(job.error)}")] if failed else []
     progress = f", {job.done} of {job.total}" if job.total else ""
     stage = f": {job.stage}{progress}" if job.stage else ""

@@ -314,7 +314,8 @@ class BenchOwner:
     def _shown_job(self, lease: ServedLease) -> ServedJob | None:
         """Return the newest job: one of this server, or one that an attached program runs and reports."""
         own, reported = self._keeper.job, self._client_job
-        if reported is not None and not reported.is_over and reported.number != lease.number:
+        is_held = reported is not None and bool(lease.owner) and reported.number == lease.number
+        if reported is not None and not reported.is_over and not is_held:
             error = f"{reported.by} left before the end"
             self._client_job = reported = replace(reported, is_over=True, error=error)
         if own is None or reported is None:
@@ -503,8 +504,8 @@ class BenchOwner:
         """
         return self._keeper.wait(job, timeout_s)
 
-    def report_progress(self, kind: str, stage: str, done: int, total: int, caller: Caller) -> None:
-        """Show the progress of a task that an attached program runs, such as a scan.
+    def report_progress(self, kind: str, stage: str, done: int, total: int, error: str, caller: Caller) -> None:
+        """Show the progress of a task that an attached program runs, such as a scan; an ``error`` ends the task.
 
         Raises:
             BusyError: The caller does not hold the lease.
@@ -513,7 +514,7 @@ class BenchOwner:
         if job is None or job.is_over or job.number != lease.number:
             job = ServedJob(lease.number, kind, lease.owner, self._wall_s())
         job = job.with_progress(self._wall_s(), stage, done, total)
-        self._client_job = replace(job, is_over=done >= total)
+        self._client_job = replace(job, is_over=bool(error) or done >= total, error=error)
         self._news.set()
 
     @property

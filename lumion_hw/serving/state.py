@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from lumion_hw.fabric.spans import Span
 from lumion_hw.mesh.layout.topology import State
 
+MAX_STAGES = 50
+"""Number of stages of a job that are kept."""
 MAX_RESIDUALS = 400
 """Number of residuals of a job that are kept."""
 
@@ -232,7 +234,7 @@ class ServedJob:
         done: Number of completed steps of the current stage.
         total: Number of steps of the current stage; 0 if unknown.
         residuals: Fit residuals of the completed stages of a calibration, by names with units.
-        stages: Names of all stages so far, with their start times in seconds since 1970.
+        stages: Names of the last stages, with their start times in seconds since 1970.
         residual_log: Time in seconds since 1970, name and value of the last residuals, oldest first.
         error: Reason of a failure; empty without one.
     """
@@ -254,7 +256,7 @@ class ServedJob:
     def with_progress(self, now_s: float, stage: str, done: int, total: int) -> ServedJob:
         """Return the job with new progress; a new stage begins at ``now_s``, in seconds since 1970."""
         is_new = not self.stages or self.stages[-1][0] != stage
-        stages = (*self.stages, (stage, now_s)) if is_new else self.stages
+        stages = (*self.stages, (stage, now_s))[-MAX_STAGES:] if is_new else self.stages
         return replace(self, stage=stage, done=done, total=total, stages=stages)
 
     def with_residual(self, now_s: float, name: str, value: float) -> ServedJob:

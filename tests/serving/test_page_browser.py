@@ -162,7 +162,7 @@ def test_a_write_without_the_lease_is_refused_in_words_and_with_it_is_done(page,
     page.type("set-value", "false")
     before = served.owner.point(name).value
     page.press("#set-form button")
-    until(lambda: "no client holds the lease" in page.text("#control-told"), 30.0)
+    until(lambda: "no client holds the lease" in page.text("#control-reply"), 30.0)
     assert served.owner.point(name).value == before
     page.press("#take")
     until(lambda: "you hold lease" in page.text("#control-lease"), 30.0)
@@ -177,7 +177,7 @@ def test_a_write_without_the_lease_is_refused_in_words_and_with_it_is_done(page,
     until(lambda: served.owner.lease.served().owner == "", 30.0)
     page.type("token", "guessed")
     page.press("#take")
-    until(lambda: "the token is wrong" in page.text("#control-told"), 30.0)
+    until(lambda: "the token is wrong" in page.text("#control-reply"), 30.0)
     refusals = complaints(page.driver)  # the browser reports each answer of 400 and above
     assert len(refusals) == 2
     assert all("/do/" in each for each in refusals)
@@ -357,7 +357,7 @@ def test_stop_asks_for_the_token_and_needs_no_lease(page, served) -> None:
     until(lambda: page.is_shown("#stop-dialog"), 30.0)
     page.type("stop-token", "guessed")
     page.press("#stop-form .stop")
-    until(lambda: "the token is wrong" in page.text("#stop-told"), 30.0)
+    until(lambda: "the token is wrong" in page.text("#stop-reply"), 30.0)
     assert served.owner.faults() == ()
     page.type("stop-token", page.server.token)
     page.press("#stop-form .stop")

@@ -9,31 +9,31 @@ const HINTS = { connect: "sfp-a:sfp-b, sfp-b:sfp-a", disconnect: "names; all wit
 
 let lease = null, settings = "", faults = "";
 
-async function ask(action, asked, more = {}) {
+async function request(action, values, options = {}) {
   try {
     const answer = await fetch(`/do/${action}`, {
       method: "POST",
       headers: { "Content-Type": "application/json", "X-Lumion-Token": byId("token").value },
-      body: JSON.stringify({ ...asked, lease }),
-      ...more,
+      body: JSON.stringify({ ...values, lease }),
+      ...options,
     });
     const text = await answer.text();
-    if (answer.ok) { say(""); return JSON.parse(text).done ?? true; }
-    let words = text.trim();
-    try { const told = JSON.parse(text); words = `${told.error}: ${told.message}`; } catch { /* plain text */ }
-    say(`Refused: ${words}`);
-  } catch { say("The server did not answer."); }
+    if (answer.ok) { showReply(""); return JSON.parse(text).done ?? true; }
+    let reason = text.trim();
+    try { const reply = JSON.parse(text); reason = `${reply.error}: ${reply.message}`; } catch { /* plain text */ }
+    showReply(`Refused: ${reason}`);
+  } catch { showReply("The server did not answer."); }
   return null;
 }
 
-function say(text) {
-  for (const id of ["control-told", "stop-told"]) { setText(byId(id), text); byId(id).className = text ? "severity-2" : ""; }
+function showReply(text) {
+  for (const id of ["control-reply", "stop-reply"]) { setText(byId(id), text); byId(id).className = text ? "severity-2" : ""; }
 }
 
 // Stop needs the token but no lease. Without a token the dialog asks for it.
 async function stop(announce) {
   if (!byId("token").value) { byId("stop-dialog").showModal(); return; }
-  if (await ask("stop", {})) { byId("stop-dialog").close(); announce("All heaters are off."); return; }
+  if (await request("stop", {})) { byId("stop-dialog").close(); announce("All heaters are off."); return; }
   if (!byId("stop-dialog").open) byId("stop-dialog").showModal();
 }
 
@@ -44,18 +44,18 @@ export function settingForm(name, label) {
   form.append(field, button);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const done = await ask("set", { name, value: typed(name, field.value) });
-    if (done) field.value = ""; else field.title = byId("control-told").textContent;
-    field.setCustomValidity(done ? "" : byId("control-told").textContent);
+    const done = await request("set", { name, value: typed(name, field.value) });
+    if (done) field.value = ""; else field.title = byId("control-reply").textContent;
+    field.setCustomValidity(done ? "" : byId("control-reply").textContent);
     if (!done) { field.reportValidity(); field.setCustomValidity(""); }
   });
   return form;
 }
 
 async function take(insteadOf) {
-  const asked = { owner: byId("owner").value };
-  if (insteadOf) asked.instead_of = insteadOf;
-  const number = await ask("take", asked);
+  const values = { owner: byId("owner").value };
+  if (insteadOf) values.instead_of = insteadOf;
+  const number = await request("take", values);
   if (typeof number === "number") lease = number;
   drawControl(new Set(["lease"]));
 }
@@ -109,25 +109,25 @@ export function beginActions(announce) {
   const on = (id, event, act) => byId(id).addEventListener(event, (happened) => { happened.preventDefault(); act(); });
   on("lease-form", "submit", () => take());
   on("take-over", "click", () => take(known.lease.owner));
-  on("release", "click", async () => { if (await ask("release", {})) { lease = null; announce("Lease released."); } });
+  on("release", "click", async () => { if (await request("release", {})) { lease = null; announce("Lease released."); } });
   on("stop", "click", () => stop(announce));
   on("stop-cancel", "click", () => byId("stop-dialog").close());
   on("stop-form", "submit", () => { byId("token").value = byId("stop-token").value; stop(announce); });
   on("fault-form", "submit", async () => {
     const name = byId("fault-name").value;
-    if (await ask("clear", { name })) announce(`Fault ${name} cleared.`);
+    if (await request("clear", { name })) announce(`Fault ${name} cleared.`);
   });
   on("job-form", "submit", async () => {
-    const what = byId("job-what").value, text = byId("job-argument").value.trim(), asked = {};
-    if (text && ARGUMENT[what]) asked[ARGUMENT[what]] = text;
-    await ask("job", { what, arguments: asked });
+    const what = byId("job-what").value, text = byId("job-argument").value.trim(), values = {};
+    if (text && ARGUMENT[what]) values[ARGUMENT[what]] = text;
+    await request("job", { what, arguments: values });
   });
   on("set-form", "submit", async () => {
     const name = byId("set-name").value;
-    if (await ask("set", { name, value: typed(name, byId("set-value").value) })) hintSetting();
+    if (await request("set", { name, value: typed(name, byId("set-value").value) })) hintSetting();
   });
   byId("set-name").addEventListener("input", hintSetting);
   byId("job-what").addEventListener("change", () => { byId("job-argument").placeholder = HINTS[byId("job-what").value]; });
-  setInterval(() => { if (lease !== null) ask("renew", {}); }, RENEW_MS);
-  window.addEventListener("pagehide", () => { if (lease !== null) ask("release", {}, { keepalive: true }); });
+  setInterval(() => { if (lease !== null) request("renew", {}); }, RENEW_MS);
+  window.addEventListener("pagehide", () => { if (lease !== null) request("release", {}, { keepalive: true }); });
 }

@@ -45,7 +45,7 @@ function lineOf(name) {
   line = { mark: part("mark"), bar: part("bar"), limit: part("limit-zone"), filled: part("filled"), best: part("best"), overload: part("overload"), margin: part("margin number"), state: part("state"), note: part("note aside"), age: part("age") };
   line.bar.setAttribute("aria-hidden", "true");
   line.bar.append(line.filled, line.limit, line.best, line.overload);
-  line.row = parent("li", "circuit", parent("span", "title", line.mark, element("span", "name", name)), line.bar, line.margin, parent("span", "about", line.state, " ", line.note, " ", line.age));
+  line.row = parent("li", "circuit", parent("span", "title", line.mark, element("span", "name", name)), line.bar, line.margin, parent("span", "about", line.state, " ", line.note, element("span", "aside", " · measured "), line.age));
   byId("circuit-rows").append(line.row);
   lines.set(name, line);
   return line;

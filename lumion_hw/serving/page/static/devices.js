@@ -204,7 +204,7 @@ function panel(device, unit, members) {
 }
 
 function settingsTable(device, settings) {
-  const box = element("input"), list = element("div"), writes = known.about.writes;
+  const box = element("input"), list = element("div", "settings"), writes = known.about.writes;
   const build = () => {
     const matching = settings.filter((name) => short(device, name).includes(box.value.trim()));
     const rows = matching.slice(0, MOST_LISTED).map((name) => {
@@ -225,5 +225,5 @@ function settingsTable(device, settings) {
   if (settings.length <= 20) return list;
   box.addEventListener("input", build);
   box.type = "search";
-  return parent("div", "", parent("label", "", "settings whose name contains", box), list);
+  return parent("div", "settings", parent("label", "", "settings whose name contains", box), list);
 }

@@ -3,7 +3,7 @@
 import { known } from "/live.js";
 import { SEVERITY, byId, clock, element, parent, show } from "/format.js";
 
-const SHOWN = 80;
+const SHOWN = 80, FEW = 12;
 let last = 0;
 
 export function drawEvents() {
@@ -15,6 +15,7 @@ export function drawEvents() {
     last = number;
   }
   while (list.childElementCount > SHOWN) list.lastElementChild.remove();
+  byId("events").classList.toggle("short", list.childElementCount < FEW);
   show("events", list.childElementCount > 0);
 }
 
