@@ -13,6 +13,9 @@ MAX_REASON_LENGTH = 160
 # The first statement of an error message: details of a search and hints follow it.
 _FIRST_STATEMENT = re.compile(r"(.+?)(?: with \d+ blocked\b.*|[.;] .*|\.)?", re.DOTALL)
 
+_ORDER = (AlarmSeverity.NONE, AlarmSeverity.MINOR, AlarmSeverity.INVALID, AlarmSeverity.MAJOR)
+"""Severities in the order of a headline: a known fault is worse than an unknown condition."""
+
 _Clause = tuple[AlarmSeverity, str]
 
 
@@ -28,7 +31,7 @@ def headline(state: ServedState) -> Headline:
     """Return the condition of a bench: first circuits, then everything that is not as it should be."""
     clauses = [clause for find in _FINDERS for clause in find(state)]
     text = "; ".join(text for _, text in clauses)
-    return Headline(max(severity for severity, _ in clauses), text[:1].upper() + text[1:])
+    return Headline(max((severity for severity, _ in clauses), key=_ORDER.index), text[:1].upper() + text[1:])
 
 
 def short_reason(reason: str) -> str:

@@ -117,6 +117,14 @@ ESTOP = "ESTOP (latched): emergency stop"
             "2 circuits up, smallest margin 6.3 dB at b:a; job train refused: s0 failed",
         ),
         (
+            {
+                "circuits": (a_circuit("a:b", fault="dark", severity=MAJOR),),
+                "health": health(silent={"sfp-c": (NOW_S, "no answer")}),
+            },
+            MAJOR,
+            "0 of 1 circuit up; a:b broken: dark; sfp-c does not answer",
+        ),
+        (
             {"health": health(silent={"meter0": (NOW_S, "no answer"), "sfp-a": (NOW_S, "no answer")})},
             INVALID,
             "2 circuits up, smallest margin 6.3 dB at b:a; 2 devices do not answer",

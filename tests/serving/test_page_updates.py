@@ -43,7 +43,7 @@ def test_a_new_page_is_told_everything(updates) -> None:
     assert parts["recovery"]["spans"][1] == ["programmed", 20.0, 1.0, 25.0, "measured"]
     assert parts["job"]["residuals"] == {"held_out_db": 0.14}
     assert parts["headline"] == [
-        3,
+        2,
         "Calibrating for ada: sweeps, 3 of 12; 1 of 2 circuits up, margin 9.5 dB at "
         "sfp-a:sfp-b; sfp-b:sfp-a broken: no light; sfp-c does not answer",
     ]

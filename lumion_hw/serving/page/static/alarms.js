@@ -53,7 +53,8 @@ function findAlarms() {
   for (const fault of known.health?.faults ?? []) found.push([2, "mesh controller", `switched off: ${fault}`]);
   if (known.health?.trouble) found.push([2, "maintenance", known.health.trouble]);
   // With a fault of the controller all circuits are dark, as the headline says.
-  for (const circuit of known.health?.faults?.length ? [] : known.circuits) if (circuit.severity) found.push([circuit.severity, circuit.name, circuit.fault || circuit.marks.join("; ") || circuit.unseen]);
+  const circuits = known.health?.faults?.length ? [] : known.circuits.filter((circuit) => circuit.severity);
+  for (const circuit of circuits) found.push([circuit.severity, circuit.name, circuit.fault || circuit.marks.join("; ") || circuit.unseen]);
   found.push(...pointAlarms(silent));
   return found.sort((one, other) => other[0] - one[0]);
 }

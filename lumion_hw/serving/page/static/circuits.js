@@ -42,10 +42,15 @@ function lineOf(name) {
   let line = lines.get(name);
   if (line !== undefined) return line;
   const part = (kind) => element("span", kind);
-  line = { mark: part("mark"), bar: part("bar"), limit: part("limit-zone"), filled: part("filled"), best: part("best"), overload: part("overload"), margin: part("margin number"), state: part("state"), note: part("note aside"), age: part("age") };
+  line = {
+    mark: part("mark"), bar: part("bar"), limit: part("limit-zone"), filled: part("filled"), best: part("best"), overload: part("overload"),
+    margin: part("margin number"), state: part("state"), note: part("note aside"), age: part("age"),
+  };
   line.bar.setAttribute("aria-hidden", "true");
   line.bar.append(line.filled, line.limit, line.best, line.overload);
-  line.row = parent("li", "circuit", parent("span", "title", line.mark, element("span", "name", name)), line.bar, line.margin, parent("span", "about", line.state, " ", line.note, element("span", "aside", " · measured "), line.age));
+  const title = parent("span", "title", line.mark, element("span", "name", name));
+  const about = parent("span", "about", line.state, " ", line.note, element("span", "aside", " · measured "), line.age);
+  line.row = parent("li", "circuit", title, line.bar, line.margin, about);
   byId("circuit-rows").append(line.row);
   lines.set(name, line);
   return line;

@@ -70,16 +70,21 @@ export class Curves {
   draw() {
     this.width = this.picture.clientWidth;
     const data = this.data, times = data?.time_s ?? [];
-    if (this.width < 60 || times.length < 2) { if (data !== null) this.picture.replaceChildren(element("p", "aside", "The first samples come in a few seconds.")); return; }
-    const names = Object.keys(data.low), bounds = (side, pick) => names.flatMap((name) => data[side][name]).filter((value) => value !== null).map(this.convert).reduce(pick, this.limit ?? undefined);
+    if (this.width < 60 || times.length < 2) {
+      if (data !== null) this.picture.replaceChildren(element("p", "aside", "The first samples come in a few seconds."));
+      return;
+    }
+    const names = Object.keys(data.low);
+    const bounds = (side, pick) => names.flatMap((name) => data[side][name]).filter((value) => value !== null).map(this.convert).reduce(pick, this.limit ?? undefined);
     const least = names.length ? bounds("low", lesser) : undefined, most = names.length ? bounds("high", greater) : undefined;
     const [bottom, top, step] = scale(least ?? 0, most ?? 1);
     const inner = this.width - LEFT - RIGHT, begin = times[0], span = Math.max(times.at(-1) - begin, 1e-3);
+    const level = (value) => HEIGHT - BASE - (value - bottom) / (top - bottom) * (HEIGHT - BASE - TOP);
     const x = (time) => LEFT + (time - begin) / span * inner;
-    const y = (value) => HEIGHT - BASE - (this.convert(value) - bottom) / (top - bottom) * (HEIGHT - BASE - TOP);
+    const y = (value) => level(this.convert(value));
     const svg = svgElement("svg", { width: this.width, height: HEIGHT, viewBox: `0 0 ${this.width} ${HEIGHT}`, role: "img", tabindex: 0, "aria-label": this.summary(names, data) });
     for (let value = bottom; value <= top + step / 2; value += step) {
-      const at = HEIGHT - BASE - (value - bottom) / (top - bottom) * (HEIGHT - BASE - TOP);
+      const at = level(value);
       svg.append(svgElement("path", { class: "grid", d: `M${LEFT} ${at.toFixed(1)}H${this.width - RIGHT}` }));
       svg.append(svgElement("text", { class: "tick", x: LEFT - 6, y: at + 4, "text-anchor": "end" }, tickText(value, step)));
     }
@@ -89,7 +94,7 @@ export class Curves {
     }
     const gaps = gapStarts(times);
     for (const index of gaps) this.drawGap(svg, x(times[index - 1]), x(times[index]));
-    if (this.limit !== null) svg.append(svgElement("path", { class: "limit", d: `M${LEFT} ${(HEIGHT - BASE - (this.limit - bottom) / (top - bottom) * (HEIGHT - BASE - TOP)).toFixed(1)}H${this.width - RIGHT}` }));
+    if (this.limit !== null) svg.append(svgElement("path", { class: "limit", d: `M${LEFT} ${level(this.limit).toFixed(1)}H${this.width - RIGHT}` }));
     for (const name of names) this.drawCurve(svg, name, gaps, x, y);
     this.picture.replaceChildren(svg);
     this.listen(svg, begin, span, inner);
@@ -105,7 +110,8 @@ export class Curves {
     let line = "", band = "", pieces = [];
     const close = () => {
       if (pieces.length === 1) line += `h1.5`;
-      if (pieces.some(([, top, bottom]) => bottom - top > 1)) band += `M${pieces.map(([at, top]) => `${at} ${top}`).join("L")}L${pieces.toReversed().map(([at, , bottom]) => `${at} ${bottom}`).join("L")}Z`;
+      const upper = pieces.map(([at, top]) => `${at} ${top}`), lower = pieces.toReversed().map(([at, , bottom]) => `${at} ${bottom}`);
+      if (pieces.some(([, top, bottom]) => bottom - top > 1)) band += `M${[...upper, ...lower].join("L")}Z`;
       pieces = [];
     };
     times.forEach((time, index) => {
@@ -164,7 +170,8 @@ export class Curves {
     const { time_s: times, low } = this.data;
     let index = times.findIndex((each) => each >= time);
     if (index < 0) index = times.length - 1;
-    const values = Object.keys(low).map((name) => `${name.slice(name.lastIndexOf(".", name.length - 4) + 1)} ${low[name][index] === null ? "–" : number(Number(this.convert(low[name][index]).toFixed(4)))}`);
+    const text = (value) => (value === null ? "–" : number(Number(this.convert(value).toFixed(4))));
+    const values = Object.keys(low).map((name) => `${name.slice(name.indexOf(".") + 1)} ${text(low[name][index])}`);
     this.readout.replaceChildren(parent("strong", "", clock(times[index])), `  ${values.join("   ")} ${this.unit}`);
   }
 }

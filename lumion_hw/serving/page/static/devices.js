@@ -29,6 +29,13 @@ function link(device) {
   return node;
 }
 
+function moreLink(device) {
+  const node = link(device.name), text = `all ${device.points.length}`;
+  node.textContent = text;
+  node.setAttribute("aria-label", `${text} values of ${device.name}`);
+  return node;
+}
+
 // -- values ------------------------------------------------------------------------------------------------------------
 
 function remember(point, place) {
@@ -103,7 +110,7 @@ function deviceTable(devices, title) {
       const plain = `${device.name}.${column}`;
       return valueCell(known.points.has(plain + MEASURED) ? plain + MEASURED : plain); // the measured value, not the setting
     });
-    if (isCut) { const more = link(device.name); more.textContent = `all ${device.points.length}`; more.setAttribute("aria-label", `all ${device.points.length} values of ${device.name}`); cells.push(parent("td", "", more)); }
+    if (isCut) cells.push(parent("td", "", moreLink(device)));
     return deviceRow(device, readings(device).length ? readings(device) : device.points, cells);
   });
   return table(`Table: ${title}`, ["device", "alarm", ...shown.map(quantity), ...(isCut ? ["more"] : []), "age"], rows);

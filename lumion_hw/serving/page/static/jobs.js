@@ -39,8 +39,9 @@ export function drawJobAge() {
 
 function build(job, state) {
   const severity = { FAILED: 2, DONE: 0, RUNNING: -1 }[state];
-  const head = parent("p", "job-line", element("strong", `state severity-${severity}`, state), ` ${job.what} for `, element("span", "name", job.by), `, started ${clock(job.begun_s)} `, element("span", "aside"));
-  head.lastChild.id = "job-time";
+  const time = element("span", "aside"), word = element("strong", `state severity-${severity}`, state);
+  const head = parent("p", "job-line", word, ` ${job.what} for `, element("span", "name", job.by), `, started ${clock(job.begun_s)} `, time);
+  time.id = "job-time";
   const parts = [head];
   if (!job.is_over) {
     const bar = element("progress"), text = element("p", "number");
@@ -60,8 +61,8 @@ function stages(job) {
   const list = element("ol", "stages");
   job.stages.forEach(([name, begun], index) => {
     const next = job.stages[index + 1], isNow = next === undefined && !job.is_over;
-    const line = parent("li", isNow ? "now" : "", element("span", "", isNow ? "▶" : next === undefined && job.error ? "✖" : "✓"), ` ${name} `, element("span", "number aside", next ? duration(next[1] - begun) : ""));
-    list.append(line);
+    const sign = isNow ? "▶" : next === undefined && job.error ? "✖" : "✓";
+    list.append(parent("li", isNow ? "now" : "", `${sign} ${name} `, element("span", "number aside", next ? duration(next[1] - begun) : "")));
   });
   return parent("div", "", element("h3", "", "Stages"), list);
 }
