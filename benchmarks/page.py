@@ -279,9 +279,9 @@ def photograph(address: str, out: Path, width: int, height: int, theme: str) -> 
             if not wrong:
                 break
             time.sleep(6.0)
+            driver.save_screenshot(str(out))
             text = driver.find_element("tag name", "body").text
-            wrong = [word for word in ("STALE", "SILENT", "WAITING") if word in text]
-        driver.save_screenshot(str(out))
+            wrong = [word for word in ("STALE", "SILENT", "WAITING", "not answer") if word in text]
         few_colours = (
             Image.open(out).convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         )
