@@ -1,15 +1,15 @@
 """Cost of the web page of a served bench: 50 states per second of 72 PUCs, with one and twenty pages, and loading.
 
     .venv/bin/python benchmarks/page.py [--seconds 20]
-    .venv/bin/python benchmarks/page.py picture --record RECORD [--out docs/img/page.png]
+    .venv/bin/python benchmarks/page.py pictures --record RECORD [--out docs/img]
 
 A process publishes states like the owner of the built-in bench, with every value changed in each state: all 144
 heaters, all readings of modules and meter, the heat of all PUCs, six circuits. The cost of the page is the difference
 to the same process without a page. Pages are sockets that read everything; with Chromium and its driver installed, a
 real page is opened as well.
 
-The picture is for the documentation: the emulated built-in bench, served with its record, a minute after one server was
-replaced. `lumion-calibrate run lumion-prototype --emulate --out RECORD` makes the record.
+The pictures are for the documentation: the emulated built-in bench, served with its record, a minute after one server
+was replaced. `lumion-calibrate run lumion-prototype --emulate --out RECORD` makes the record.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Publisher:
 
         from lumion_hw.bench.bench import load
         from lumion_hw.serving import state as served
+        from lumion_hw.serving.history import ReadingHistory
         from lumion_hw.serving.owner import Subscription
 
         model = load(BENCH)
@@ -48,6 +49,7 @@ class Publisher:
             model=model, wiring=model.to_wiring(), mesh=SimpleNamespace(topology=model.topology())
         )
         self.history: tuple[Any, ...] = ()
+        self.readings_history = ReadingHistory()
         self._served, self._subscription, self._rng = served, Subscription, np.random.default_rng(1)
         self._subscriptions: list[Any] = []
         names = [f"mesh0.heater_ma.{each}" for each in range(144)] + [f"meter0.power.{each}" for each in range(1, 9)]
@@ -96,8 +98,9 @@ class Publisher:
         for number in itertools.count(1):
             time.sleep(max(began_s + number / RATE_PER_S - time.monotonic(), 0.0))
             self.state = self._made()
+            self.readings_history.add(self.state.time_s, self.state.points)
             for each in self._subscriptions:
-                each.give(self.state)
+                each.publish(self.state)
 
 
 def publish(page: bool) -> None:
@@ -170,9 +173,10 @@ def cost(measured: Measured, n_pages: int, seconds: float) -> tuple[float, float
 
 def load_sizes(measured: Measured) -> tuple[int, int]:
     """Return the bytes that a page loads, uncompressed and as sent to a browser."""
+    from lumion_hw.serving.page.static_files import STATIC
+
     plain = packed = 0
-    paths = ["/", "/page.css", "/page.js", "/live.js", "/mesh.js", "/tables.js", "/actions.js", "/icon.svg"]
-    for path in [*paths, "/mesh.svg", "/margins"]:
+    for path in [*STATIC, "/mesh.svg", "/margins"]:
         connection = http.client.HTTPConnection(measured.host, int(measured.port))
         connection.request("GET", path, headers={"Accept-Encoding": "gzip", "Host": f"localhost:{measured.port}"})
         answer = connection.getresponse()
@@ -215,18 +219,29 @@ def in_chromium(measured: Measured, seconds: float) -> str:
     return f"{text}; {work_ms:.1f} ms of work for each, {heap_mb:.0f} MB of heap"
 
 
-def picture(record: Path, out: Path, after_s: float) -> None:
+PICTURES = (
+    ("page.png", "", 1440, 1180, "light"),
+    ("page-dark.png", "", 1440, 900, "dark"),
+    ("page-device.png", "#device/sfp-s1n0", 1440, 900, "dark"),
+    ("page-phone.png", "", 390, 844, "light"),
+)
+"""Name, part of the page, width and height in px, and theme of each picture."""
+
+
+def pictures(record: Path, folder: Path, after_s: float) -> None:
     """Draw the page of the built-in bench after a recovery; report stale values and silent devices."""
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from p4p.client.thread import Context
     from p4p.nt import NTURI
 
     from lumion_hw.remote.pv_names import client_conf, parse_address
-    from tests.serving.chromium import browser, complaints
 
     command = [sys.executable, "-m", "lumion_hw.cli", "serve", BENCH, "--emulate", "--record", str(record), "--json"]
-    command += ["--pva", "--pva-port", "0", "--page", "--page-port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command += ["--pva", "--pva-port", "0", "--page", "--page-port", "0", "--page-writes"]
+    with (
+        tempfile.TemporaryDirectory() as state,
+        subprocess.Popen([*command, "--state", state], stdout=subprocess.PIPE, text=True) as process,
+    ):
         try:
             assert process.stdout is not None
             served = json.loads(process.stdout.readline())
@@ -238,32 +253,54 @@ def picture(record: Path, out: Path, after_s: float) -> None:
 
             while getattr(context.get(f"{BENCH}:health:keeps"), "raw", {}).get("value") != "fabric":
                 time.sleep(0.5)
+            time.sleep(after_s)
             rpc("lease:take", owner="ada", for_s="600")
-            rpc("fail", unit="server1")
-            with tempfile.TemporaryDirectory() as profile, browser(Path(profile), 1280, 1300) as driver:
-                driver.get(served["page"])
-                time.sleep(after_s)
-                page_text = driver.find_element("tag name", "body").text
-                driver.save_screenshot(str(out))
-                print("\n".join(complaints(driver)))
+            rpc("fail", unit="server0", because="power supply pulled")
+            time.sleep(after_s)
+            for name, part, width, height, theme in PICTURES:
+                photograph(served["page"] + part, folder / name, width, height, theme)
             context.close()
         finally:
             process.terminate()
-    wrong = [word for word in ("STALE", "silent", "not known") if word in page_text]
-    print(f"{out}: {'not fit, it says ' + ', '.join(wrong) if wrong else 'look at it'}")
+
+
+def photograph(address: str, out: Path, width: int, height: int, theme: str) -> None:
+    """Save a picture of a page and print what is wrong with it."""
+    from PIL import Image
+
+    from tests.serving.chromium import browser, complaints
+
+    with tempfile.TemporaryDirectory() as profile, browser(Path(profile), width, height) as driver:
+        feature = {"name": "prefers-color-scheme", "value": theme}
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        driver.get(address)
+        wrong = ["not looked at"]
+        for _ in range(10):  # a busy machine delays readings now and then
+            if not wrong:
+                break
+            time.sleep(6.0)
+            driver.save_screenshot(str(out))
+            text = driver.find_element("tag name", "body").text
+            wrong = [word for word in ("STALE", "SILENT", "WAITING", "not answer") if word in text]
+        few_colours = (
+            Image.open(out).convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        )
+        few_colours.save(out, optimize=True)
+        wrong += complaints(driver)
+    print(f"{out}: {'not fit: ' + ', '.join(wrong) if wrong else 'look at it'}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "what", nargs="?", default="measure", choices=["measure", "publish", "publish-alone", "picture"]
+        "what", nargs="?", default="measure", choices=["measure", "publish", "publish-alone", "pictures"]
     )
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--record", type=Path, help="Calibration record of the built-in bench, for the picture.")
-    parser.add_argument("--out", type=Path, default=Path("docs/img/page.png"), help="Output file for the picture.")
+    parser.add_argument("--record", type=Path, help="Calibration record of the built-in bench, for the pictures.")
+    parser.add_argument("--out", type=Path, default=Path("docs/img"), help="Folder for the pictures.")
     options = parser.parse_args()
-    if options.what == "picture":
-        picture(options.record, options.out, 60.0)
+    if options.what == "pictures":
+        pictures(options.record, options.out, 60.0)
         return
     if options.what != "measure":
         publish(options.what == "publish")

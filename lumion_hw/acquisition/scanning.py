@@ -199,7 +199,9 @@ class _Scanning:
         self._moves, self._reader, self._own = prepared.moves, prepared.reader, prepared.own
         self._stepped = prepared.stepped
         self._plan = prepared.moves.plan
-        self._clock = prepared.bench.clock
+        self._bench, self._clock = prepared.bench, prepared.bench.clock
+        self._failure = ""
+        self._stage = " × ".join(axis.name for axis in self._plan.axes)
         self._journal, self._progress = journal, progress
         self._is_point_done = np.zeros(self._plan.n_points, dtype=np.bool_)
         self._elapsed_before_s = 0.0
@@ -218,6 +220,9 @@ class _Scanning:
                     self._visit(self._plan.position(step))
             else:
                 self._run_instrument_sweep(self._own)
+        except BaseException as error:
+            self._failure = str(error) or type(error).__name__
+            raise
         finally:
             self._report_progress()
 
@@ -279,6 +284,7 @@ class _Scanning:
         fresh = done - self._before
         pace_s = (self._clock.now() - self._origin_s - self._elapsed_before_s) / fresh if fresh else None
         left_s = None if pace_s is None else pace_s * (total - done)
+        self._bench.report_progress("scan", self._stage, done, total, self._failure)
         self._progress(ScanProgress(done, total, left_s, self._stepped))
 
 

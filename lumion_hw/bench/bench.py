@@ -95,9 +95,10 @@ class Bench:
         on_close: Callable[[], None] = lambda: None,
         is_emulated_remotely: bool = False,
         file: BenchFile | None = None,
+        on_progress: Callable[[str, str, int, int, str], None] = lambda kind, stage, done, total, error: None,
     ) -> None:
         self.model, self.file = model, file
-        self._where, self._on_close = where, on_close
+        self._where, self._on_close, self._on_progress = where, on_close, on_progress
         self._names_to_open = model.devices.keys() if only is None else set(only)
         _check_names(self._names_to_open, model, "devices")
         # A lane needs its module, and modules are opened with all their lanes.
@@ -243,6 +244,7 @@ class Bench:
             where=f"served at {address}",
             on_close=connection.close,
             is_emulated_remotely=bool(description["emulated"]),
+            on_progress=connection.report_progress,
         )
 
     @property
@@ -264,6 +266,18 @@ class Bench:
                 hint=f"Set states with bench.mesh_states[{name!r}].program_states().",
             )
         return self._mesh
+
+    def report_progress(self, kind: str, stage: str, done: int, total: int, error: str = "") -> None:
+        """Report the progress of a task to the process that serves this bench; on a local bench this has no effect.
+
+        Args:
+            kind: Kind of the task, such as ``scan``.
+            stage: Description of the present stage.
+            done: Number of completed steps.
+            total: Number of steps; the task ends with the last one.
+            error: Reason why the task ended early; empty while it runs.
+        """
+        self._on_progress(kind, stage, done, total, error)
 
     def opened(self, name: str) -> OpenDevice | None:
         """Return the driver of a device, or ``None`` if the device is not open."""

@@ -213,6 +213,13 @@ class PvaConnection:
         """Return the bench file, and the interface and properties of each device."""
         return cast(Mapping[str, Any], self.call("", "describe"))
 
+    def report_progress(self, kind: str, stage: str, done: int, total: int, error: str) -> None:
+        """Report the progress of a task to the server, if this program holds the lease. Never raises."""
+        if self._number is not None:
+            named = {"kind": kind, "stage": stage, "done": done, "total": total, "error": error}
+            with contextlib.suppress(LumionError):
+                self._request(_internal("progress", named, self._number))
+
     def clock(self) -> Clock:
         """Return the clock of the readings: that of this host, or an estimate of that of the server."""
         before_s = time.monotonic()

@@ -26,13 +26,14 @@ from lumion_hw.circuits import (
 )
 from lumion_hw.circuits.state import proof_document
 from lumion_hw.errors import BusyError, ConfigError, LumionError
-from lumion_hw.fabric import FabricJournal, FabricManager, Span
+from lumion_hw.fabric import FabricJournal, FabricManager, FabricState, Span, read_fabric
 from lumion_hw.fabric.requests import FabricRequest, RequestBox
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import writing
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner
-from lumion_hw.serving.state import ServedJob, ServedRecovery
+from lumion_hw.serving.fabric_view import served_fabric
+from lumion_hw.serving.state import ServedFabric, ServedJob, ServedRecovery
 from lumion_hw.storage.record_files import load_record
 
 _IDLE_WAIT_S = 0.25
@@ -95,6 +96,7 @@ class BenchKeeper:
         self._maintenance: CircuitMaintenance | None = None
         self._manager: FabricManager | None = None
         self._spans: list[Span] = []
+        self._fabric_state = FabricState()
         self.service: CircuitService | None = None
         self.recovery: ServedRecovery | None = None
         self.job: ServedJob | None = None
@@ -106,6 +108,9 @@ class BenchKeeper:
         self._has_ended = False
         self._thread = threading.Thread(target=self._run, name="lumion-keep", daemon=True)
         self._open_journals(path)
+        # A damaged journal is reported as trouble when the fabric starts.
+        with contextlib.suppress(LumionError):
+            self._fabric_state = read_fabric(directory)[0]
 
     def _open_journals(self, path: AnyPath | None) -> None:
         if self._bench.model.mesh is None or self._bench.model.mesh.controller in self._bench.mesh_states:
@@ -149,6 +154,16 @@ class BenchKeeper:
         if self._manager is not None:
             return "fabric"
         return "circuits" if self.service is not None and self.service.state.circuits else "nothing"
+
+    @property
+    def fabric(self) -> ServedFabric | None:
+        """Servers, jobs and spares of the bench file; ``None`` if it has no servers."""
+        manager, circuits = self._manager, () if self.service is None else self.service.state.circuits
+        state = self._fabric_state if manager is None else manager.state
+        cold = {} if manager is None else manager.standby.cold
+        return served_fabric(
+            self._bench.model, state, {circuit.name for circuit in circuits}, cold, is_maintained=manager is not None
+        )
 
     def require_service(self) -> CircuitService:
         """Return the circuits of the bench. Raises ``ConfigError`` if the bench has no calibration record."""
@@ -290,7 +305,7 @@ class BenchKeeper:
                 if for_s is not None:
                     manager.measure()
             finally:
-                self._manager = None
+                self._fabric_state, self._manager = manager.state, None
 
     @contextlib.contextmanager
     def _measure_in_background(self, manager: FabricManager) -> Iterator[None]:
@@ -411,14 +426,15 @@ class BenchKeeper:
 
     def _report_progress(self, stage: str, done: int = 0, total: int = 0) -> None:
         if self.job is not None:
-            self.job = dataclasses.replace(self.job, stage=stage, done=done, total=total)
+            self.job = self.job.with_progress(self._wall_s(), stage, done, total)
         self._on_change()
         if self._stop.is_set():
             raise _ServerStopping
 
     def _report_residual(self, name: str, value: float) -> None:
         if self.job is not None:
-            self.job = dataclasses.replace(self.job, residuals={**self.job.residuals, name: value})
+            self.job = self.job.with_residual(self._wall_s(), name, value)
+            self._on_change()
 
     def _require_free_circuits(self) -> CircuitService:
         service = self.require_service()

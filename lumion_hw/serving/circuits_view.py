@@ -88,6 +88,7 @@ def _circuit(
         fault=fault,
         severity=_severity(fault, reason, marks),
         unseen=reason,
+        min_margin_db=circuit.request.min_margin_db,
     )
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,6 +25,7 @@ from lumion_hw.serving.bench_keeper import BenchKeeper
 from lumion_hw.serving.calls import Calls
 from lumion_hw.serving.circuits_view import served_circuits, served_mesh
 from lumion_hw.serving.connections import Connections
+from lumion_hw.serving.history import MAX_SAMPLES, PERIOD_S, ReadingHistory
 from lumion_hw.serving.lease import BenchLease, Caller
 from lumion_hw.serving.readings import BenchReadings
 from lumion_hw.serving.state import (
@@ -48,8 +50,7 @@ _STOP_TIMEOUT_S = 0.5
 """Time that a thread may take to stop; then it is abandoned."""
 _LEASE_CHECK_PERIOD_S = 0.05
 _LOCK_CHECK_PERIOD_S = 1.0
-_MARGIN_PERIOD_S = 2.0
-_MAX_EVENTS, _MAX_MARGINS = 200, 3600
+_MAX_EVENTS = 200
 _MAX_EVENT_BYTES = 64e6
 """Largest size of the event file and of the previous event file."""
 
@@ -115,6 +116,7 @@ class BenchOwner:
 
     Attributes:
         lease: The lease, which a client needs to change the bench.
+        readings_history: The last samples of all readings and settings.
         calls: Remote calls of the devices.
         ports: TCP ports of the servers of this bench.
     """
@@ -137,7 +139,9 @@ class BenchOwner:
         self._number = 0
         self._events: deque[ServedEvent] = deque(maxlen=_MAX_EVENTS)
         self._n_events = self._n_changes = 0
-        self._margins: deque[MarginSample] = deque(maxlen=_MAX_MARGINS)
+        self._margins: deque[MarginSample] = deque(maxlen=MAX_SAMPLES)
+        self.readings_history = ReadingHistory()
+        self._client_job: ServedJob | None = None
         self._subscriptions: list[Subscription] = []
         self._guard = threading.Lock()
         self._stop, self._news = threading.Event(), threading.Event()
@@ -276,15 +280,16 @@ class BenchOwner:
             self._state = state
             subscriptions = list(self._subscriptions)
             last_s = self._margins[-1].time_s if self._margins else 0.0
-            if state.circuits and state.time_s - last_s >= _MARGIN_PERIOD_S:
+            if state.circuits and state.time_s - last_s >= PERIOD_S:
                 margins = {circuit.name: circuit.margin_db if circuit.is_known else None for circuit in state.circuits}
                 self._margins.append(MarginSample(state.time_s, margins))
+        self.readings_history.add(state.time_s, state.points)
         for subscription in subscriptions:
             subscription.publish(state)
 
     def _build_state(self) -> ServedState:
         self._number += 1
-        points, keeper = self._readings.points(), self._keeper
+        points, keeper, lease = self._readings.points(), self._keeper, self.lease.served()
         silent = self._readings.silent()
         trouble = keeper.trouble if self.failure is None else str(self.failure)
         faults = tuple(map(str, self._readings.faults))
@@ -298,12 +303,24 @@ class BenchOwner:
             circuits=circuits,
             events=tuple(self._events),
             recovery=keeper.recovery,
-            job=keeper.job,
-            lease=self.lease.served(),
+            job=self._shown_job(lease),
+            lease=lease,
             health=ServedHealth(self._started_s, silent, keeper.keeps, trouble, faults),
             record_sha256="" if keeper.record is None else keeper.record.content_sha256,
             is_emulated=self.bench.is_emulated,
+            fabric=keeper.fabric,
         )
+
+    def _shown_job(self, lease: ServedLease) -> ServedJob | None:
+        """Return the newest job: one of this server, or one that an attached program runs and reports."""
+        own, reported = self._keeper.job, self._client_job
+        is_held = reported is not None and bool(lease.owner) and reported.number == lease.number
+        if reported is not None and not reported.is_over and not is_held:
+            error = f"{reported.by} left before the end"
+            self._client_job = reported = replace(reported, is_over=True, error=error)
+        if own is None or reported is None:
+            return own or reported
+        return own if not own.is_over or own.begun_s > reported.begun_s else reported
 
     def _on_event(self, event: Mapping[str, Any]) -> None:
         name = str(event["event"])
@@ -486,6 +503,19 @@ class BenchOwner:
         Raises the error of a failed job.
         """
         return self._keeper.wait(job, timeout_s)
+
+    def report_progress(self, kind: str, stage: str, done: int, total: int, error: str, caller: Caller) -> None:
+        """Show the progress of a task that an attached program runs, such as a scan; an ``error`` ends the task.
+
+        Raises:
+            BusyError: The caller does not hold the lease.
+        """
+        lease, job = self.lease.check(caller), self._client_job
+        if job is None or job.is_over or job.number != lease.number:
+            job = ServedJob(lease.number, kind, lease.owner, self._wall_s())
+        job = job.with_progress(self._wall_s(), stage, done, total)
+        self._client_job = replace(job, is_over=bool(error) or done >= total, error=error)
+        self._news.set()
 
     @property
     def record(self) -> CalibrationRecord | None:

@@ -32,6 +32,8 @@ _PUT_LEASE_S = 600.0
 _REFRESH_S = 5.0
 """Period at which an unchanged value is sent again with a new time."""
 _RPC_LEASE_S = 60.0
+_MAX_TEXT = 300
+"""Longest text of a progress report, in characters."""
 
 
 class PvaServer:
@@ -272,8 +274,13 @@ class PvaServer:
 
     def _call(self, query: Mapping[str, Any], caller: Caller) -> Any:
         request: Any = parse_json(str(query["request"]).encode(), "a call of a served bench")
-        document = handle_request(request, caller, self._owner.calls, self._owner.lease, {"describe": self._describe})
+        functions: dict[str, Callable[..., object]] = {"describe": self._describe, "progress": self._report_progress}
+        document = handle_request(request, caller, self._owner.calls, self._owner.lease, functions)
         return self._p4p.nt.NTScalar("s").wrap(json_text(document, compact=True))
+
+    def _report_progress(self, caller: Caller, kind: str, stage: str, done: int, total: int, error: str) -> None:
+        kind, stage, error = (str(text)[:_MAX_TEXT] for text in (kind, stage, error))
+        self._owner.report_progress(kind, stage, int(done), int(total), error, caller)
 
     def _describe(self, _caller: Caller) -> dict[str, Any]:
         bench = self._owner.bench

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +12,11 @@ from numpy.typing import NDArray
 
 from lumion_hw.fabric.spans import Span
 from lumion_hw.mesh.layout.topology import State
+
+MAX_STAGES = 50
+"""Number of stages of a job that are kept."""
+MAX_RESIDUALS = 400
+"""Number of residuals of a job that are kept."""
 
 PointValue = float | int | bool | str | NDArray[np.float64] | None
 """A number, a text, a boolean or a one-dimensional array; ``None`` if the point was never read."""
@@ -105,6 +110,7 @@ class ServedCircuit:
         fault: Reason why the circuit is broken; empty while it carries light.
         severity: ``MAJOR`` if broken, ``INVALID`` if unknown, ``MINOR`` with warnings.
         unseen: Reason why the present condition is unknown; empty if it is known.
+        min_margin_db: Margin that the request of the circuit demands.
     """
 
     name: str
@@ -120,6 +126,7 @@ class ServedCircuit:
     fault: str
     severity: AlarmSeverity
     unseen: str = ""
+    min_margin_db: float = 0.0
 
     @property
     def margin_db(self) -> float | None:
@@ -166,16 +173,69 @@ class ServedRecovery:
     spans: tuple[Span, ...]
 
 
+UnitCondition = Literal["in service", "warm spare", "cold spare", "failed", "job member", "spare", "unused"]
+"""Condition of a server or accelerator of the fabric; ``job member`` and ``spare`` while no program maintains it."""
+
+
+@dataclass(frozen=True)
+class ServedUnit:
+    """A server or accelerator of the fabric.
+
+    Attributes:
+        reason: Reason why the unit has failed or the spare is cold; empty otherwise.
+        job: Job that the unit serves; empty without one.
+        replaces: Member of the job in whose place the unit serves; empty if the unit is that member.
+        modules: Names of its optical modules.
+    """
+
+    name: str
+    condition: UnitCondition
+    reason: str = ""
+    job: str = ""
+    replaces: str = ""
+    modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ServedFabricJob:
+    """A job of the bench file.
+
+    Attributes:
+        units: Servers or accelerators that serve as its members, in rank order.
+        refused: Reason why the job has no circuits; empty while it has circuits.
+    """
+
+    name: str
+    units: tuple[str, ...]
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class ServedFabric:
+    """Servers, jobs and spares of the bench file.
+
+    Attributes:
+        is_maintained: Whether this server keeps the jobs connected and replaces failed units.
+    """
+
+    units: tuple[ServedUnit, ...]
+    jobs: tuple[ServedFabricJob, ...]
+    is_maintained: bool
+
+
 @dataclass(frozen=True)
 class ServedJob:
     """A task that a client has started, such as a calibration.
 
     Attributes:
-        kind: ``connect``, ``disconnect``, ``calibrate``, ``recover``, ``fail`` or ``repaired``.
+        kind: ``connect``, ``disconnect``, ``calibrate``, ``recover``, ``fail`` or ``repaired``; ``scan`` if an attached
+            program runs it.
         begun_s: Start time, in seconds since 1970.
         done: Number of completed steps of the current stage.
         total: Number of steps of the current stage; 0 if unknown.
         residuals: Fit residuals of the completed stages of a calibration, by names with units.
+        stages: Names of the last stages, with their start times in seconds since 1970.
+        residual_log: Time in seconds since 1970, name and value of the last residuals, oldest first.
         error: Reason of a failure; empty without one.
     """
 
@@ -190,6 +250,19 @@ class ServedJob:
     is_over: bool = False
     error: str = ""
     result: Any = None
+    stages: tuple[tuple[str, float], ...] = ()
+    residual_log: tuple[tuple[float, str, float], ...] = ()
+
+    def with_progress(self, now_s: float, stage: str, done: int, total: int) -> ServedJob:
+        """Return the job with new progress; a new stage begins at ``now_s``, in seconds since 1970."""
+        is_new = not self.stages or self.stages[-1][0] != stage
+        stages = (*self.stages, (stage, now_s))[-MAX_STAGES:] if is_new else self.stages
+        return replace(self, stage=stage, done=done, total=total, stages=stages)
+
+    def with_residual(self, now_s: float, name: str, value: float) -> ServedJob:
+        """Return the job with another residual, measured at ``now_s``, in seconds since 1970."""
+        log = (*self.residual_log, (now_s, name, value))[-MAX_RESIDUALS:]
+        return replace(self, residuals={**self.residuals, name: value}, residual_log=log)
 
 
 @dataclass(frozen=True)
@@ -241,6 +314,7 @@ class ServedState:
         recovery: The last recovery; ``None`` before the first.
         job: The running or last job; ``None`` before the first.
         record_sha256: Hash of the calibration record; empty without a record.
+        fabric: Servers, jobs and spares; ``None`` if the bench file has no servers.
     """
 
     number: int
@@ -256,6 +330,7 @@ class ServedState:
     health: ServedHealth
     record_sha256: str = ""
     is_emulated: bool = False
+    fabric: ServedFabric | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import numpy as np
 from lumion_hw.bench.bench import load
 from lumion_hw.errors import ConfigError
 from lumion_hw.fabric.spans import Span
+from lumion_hw.serving.history import ReadingHistory
 from lumion_hw.serving.lease import BenchLease, Caller
 from lumion_hw.serving.owner import Subscription
 from lumion_hw.serving.state import (
@@ -91,7 +92,7 @@ def a_state(number: int = 1, **changes: Any) -> ServedState:
         points={each.name: each for each in points},
         mesh=mesh,
         circuits=circuits,
-        events=(ServedEvent(1, NOW_S, "asked", {"what": HOSTILE}),),
+        events=(ServedEvent(1, NOW_S, "asked", {"what": HOSTILE, "by": "Ada"}),),
         recovery=ServedRecovery(
             NOW_S, "b", "c", "", (Span("detected", 5.0, 0.5, 5.0), Span("programmed", 20.0, 1.0, 25.0))
         ),
@@ -115,6 +116,7 @@ class StagedOwner:
         self.lease = BenchLease(directory, time.time)
         self.state = a_state()
         self.history: tuple[MarginSample, ...] = ()
+        self.readings_history = ReadingHistory()
         self.done: list[tuple[Any, ...]] = []
         self._subscriptions: list[Subscription] = []
         self._numbers = itertools.count(2)

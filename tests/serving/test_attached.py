@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lumion_hw import Bench
+from lumion_hw.acquisition import ScanProgress, scan, scanning
 from lumion_hw.bench.bench import load
 from lumion_hw.errors import BusyError, ConfigError, ConnectError, LimitError, LinkError, LinkLost, UnknownNameError
 from lumion_hw.interfaces import CoherentTransponder
@@ -59,6 +60,33 @@ def test_who_only_looks_takes_no_lease(served) -> None:
         bench.mesh.monitors_ma()
         next(bench.mesh.controller.telemetry(0.05))
     assert served.owner.lease.served().number == number
+
+
+def test_the_server_shows_the_progress_of_a_scan_that_an_attached_program_runs(served, monkeypatch) -> None:
+    owner, kinds = served.owner, []
+
+    def note(progress: ScanProgress) -> None:
+        kinds.append((progress.done, progress.total))
+
+    with Bench.attach(served.address) as bench:
+        bench.report_progress("scan", "nothing", 0, 1)  # without the lease, so it is not shown
+        assert owner.state.job is None
+        sweep = {"mesh0.heater_ma.3": np.linspace(0.0, 1.0, 5)}
+        scan(bench, sweep, ["meter0.power.1"], by_hand=True, progress=note)
+        until(lambda: owner.state.job is not None and owner.state.job.is_over, 30.0)
+        job = owner.state.job
+        assert (job.kind, job.stage, job.done, job.total, job.error) == ("scan", "mesh0.heater_ma.3", 5, 5, "")
+        assert job.by == owner.state.lease.owner
+        monkeypatch.setattr(scanning, "_SYNC_S", 0.0)  # reports every point, and ends with the first
+        with pytest.raises(ZeroDivisionError):
+            scan(bench, sweep, ["meter0.power.1"], by_hand=True, progress=lambda progress: 1 / 0)
+        until(lambda: owner.state.job.error == "division by zero", 30.0)
+        bench.report_progress("scan", "mesh0.heater_ma.4", 1, 5)
+        until(lambda: owner.state.job.done == 1 and not owner.state.job.error, 30.0)
+        assert not owner.state.job.is_over
+    until(lambda: owner.state.job.is_over, 30.0)
+    assert owner.state.job.error.endswith("left before the end")
+    assert kinds[-1] == (5, 5)
 
 
 def test_the_second_writer_is_told_who_the_first_is_and_may_take_over_by_name(served) -> None:

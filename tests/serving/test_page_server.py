@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import re
 import socket
@@ -77,8 +78,12 @@ def test_the_whole_page_is_small_has_nothing_inline_and_nothing_from_elsewhere(c
     files = re.findall(r'(?:src|href)="(/[\w.-]+)"', page.text)
     assert {"/page.js", "/page.css", "/icon.svg"} <= set(files)
     modules = {name for name in files if name.endswith(".js")}
-    for name in list(modules):
-        modules |= set(re.findall(r'from "(/[\w.-]+)"', client.get(name).text))
+    unread = list(modules)
+    while unread:
+        imported = set(re.findall(r'from "(/[\w.-]+)"', client.get(unread.pop()).text)) - modules
+        modules |= imported
+        unread += imported
+    assert modules == {f"/{path.name}" for path in Path(guard.__file__).parent.glob("static/*.js")}
     found = {name: client.get(name).text for name in {*files, *modules, "/mesh.svg", "/recovery.svg", "/margins"}}
     reader = Reader(server.address)
     first = json.dumps(reader.next_state())
@@ -143,6 +148,32 @@ def test_a_path_that_does_not_fit_the_states_is_left_out_and_that_is_said(client
 def test_margins_over_time_are_there_for_a_page_that_comes_late(owner, client) -> None:
     owner.history = tuple(MarginSample(NOW_S + each, {"a:b": 9.0 - each}) for each in range(3))
     assert client.get("/margins").json()["margin_db"] == {"a:b": [9.0, 8.0, 7.0]}
+    late = client.get("/margins", params={"from": NOW_S + 1.5})
+    assert late.json() == {"time_s": [NOW_S + 2], "margin_db": {"a:b": [7.0]}}
+    refused = client.get("/margins?from=yesterday")
+    assert refused.status_code == 422
+    assert "from must be a number, not 'yesterday'" in refused.json()["message"]
+
+
+def test_curves_of_readings_are_there_with_gaps_and_only_for_known_names(owner, client) -> None:
+    dark = dataclasses.replace(owner.state.points["sfp-a.rx_power_dbm"], value=None)
+    for step in range(3):
+        changed = {"sfp-a.rx_power_dbm": dark} if step == 1 else {}
+        owner.readings_history.add(NOW_S + 2.0 * step, {**owner.state.points, **changed})
+    curves = client.get("/history", params={"name": ["sfp-a.rx_power_dbm", "no-such-name"]}).json()
+    assert curves == {
+        "time_s": [NOW_S, NOW_S + 2.0, NOW_S + 4.0],
+        "low": {"sfp-a.rx_power_dbm": [-6.5, None, -6.5]},
+        "high": {"sfp-a.rx_power_dbm": [-6.5, None, -6.5]},
+    }
+    assert client.get("/history").json()["low"] == {}
+
+
+def test_the_data_of_an_event_are_given_on_request(client) -> None:
+    assert client.get("/event?number=1").json()["data"] == {"what": HOSTILE, "by": "Ada"}
+    refused = client.get("/event?number=99")
+    assert refused.status_code == 422
+    assert "events.jsonl" in refused.json()["message"]
 
 
 # -- states ------------------------------------------------------------------------------------------------------------

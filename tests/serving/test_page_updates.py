@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lumion_hw.fabric.spans import Span
-from lumion_hw.serving.page.updates import MAX_SAMPLES, PageUpdates, margin_curves, to_json
+from lumion_hw.serving.history import MAX_INTERVALS
+from lumion_hw.serving.page.updates import PageUpdates, margin_curves, to_json
 from lumion_hw.serving.state import MarginSample, Point, ServedEvent, ServedLease, ServedState
 from tests.effort import examples
 from tests.serving.page_states import HOSTILE, NOW_S, a_state
@@ -41,6 +42,12 @@ def test_a_new_page_is_told_everything(updates) -> None:
     assert parts["circuits"][0]["ends_s"] == NOW_S + 1 + 30
     assert parts["recovery"]["spans"][1] == ["programmed", 20.0, 1.0, 25.0, "measured"]
     assert parts["job"]["residuals"] == {"held_out_db": 0.14}
+    assert parts["headline"] == [
+        2,
+        "Calibrating for ada: sweeps, 3 of 12; 1 of 2 circuits up, margin 9.5 dB at "
+        "sfp-a:sfp-b; sfp-b:sfp-a broken: no light; sfp-c does not answer",
+    ]
+    assert parts["circuits"][0]["min_margin_db"] == 0.0
     assert parts["lease"]["owner"] == "ada"
     assert parts["health"]["silent"] == {"sfp-c": [NOW_S - 9, "no answer"]}
 
@@ -68,7 +75,7 @@ def test_what_is_no_number_is_none_and_what_is_markup_stays_text(updates) -> Non
     text = updates.message(0)
     assert "<" not in text
     assert told(updates)["parts"]["points"]["mesh0.heaters_ma"][0] == [1.5, None]
-    assert told(updates)["parts"]["events"][0][3] == {"what": HOSTILE}
+    assert told(updates)["parts"]["events"][0][3] == f"Ada started the job {HOSTILE}."
     assert json.loads(to_json({"x": "</script>"})) == {"x": "</script>"}
 
 
@@ -83,12 +90,31 @@ def test_each_event_is_sent_once(updates) -> None:
     first = a_state(1)
     events = (*first.events, ServedEvent(2, NOW_S + 1, "set", {"value": math.nan}))
     updates.update(dataclasses.replace(first, number=2, events=events))
-    assert told(updates, 1)["parts"] == {"events": [[2, NOW_S + 1, "set", {"value": None}]]}
+    assert told(updates, 1)["parts"] == {"events": [[2, NOW_S + 1, "set", "Set: value nan.", 0]]}
     assert [each[0] for each in told(updates)["parts"]["events"]] == [1, 2]
     updates.update(dataclasses.replace(first, number=3, events=events[1:]))
     assert [each[0] for each in told(updates)["parts"]["events"]] == [2], (
         "one that fell out of the log is kept for ever"
     )
+
+
+def test_the_last_polarization_search_of_a_controller_is_sent(updates) -> None:
+    first = a_state(1)
+    searches = (
+        ServedEvent(2, NOW_S + 1, "aligned", {"controller": "pol-a", "remaining_loss_db": 0.02}),
+        ServedEvent(3, NOW_S + 2, "aligned", {"controller": "pol-b", "remaining_loss_db": 0.03}),
+        ServedEvent(4, NOW_S + 3, "not aligned", {"controller": "pol-b", "reason": "no light"}),
+    )
+    updates.update(dataclasses.replace(first, number=2, events=(*first.events, *searches)))
+    alignments = told(updates, 1)["parts"]["alignments"]
+    assert alignments == {"pol-a": [NOW_S + 1, True, 0.02], "pol-b": [NOW_S + 3, False, None]}
+
+
+def test_margins_of_a_time_range_come_with_all_their_samples() -> None:
+    history = [MarginSample(2.0 * index, {"a:b": float(index % 7)}) for index in range(3600)]
+    curves = margin_curves(history, 1000.0, 1100.0)
+    assert curves["time_s"] == [1000.0 + 2.0 * step for step in range(51)]
+    assert curves["margin_db"]["a:b"] == [float((500 + step) % 7) for step in range(51)]
 
 
 def test_the_picture_is_another_one_only_when_something_on_it_is(updates) -> None:
@@ -163,7 +189,7 @@ def test_curves_show_the_least_of_each_stretch_and_where_there_was_no_light() ->
     history = [MarginSample(float(second), {"a:b": 9.0, "b:a": 5.0}) for second in range(3600)]
     history[1234] = MarginSample(1234.0, {"a:b": 2.5, "b:a": None})
     curves = margin_curves(history)
-    assert len(curves["time_s"]) <= MAX_SAMPLES
+    assert len(curves["time_s"]) <= MAX_INTERVALS
     assert min(curves["margin_db"]["a:b"]) == 2.5
     assert curves["margin_db"]["b:a"].count(None) == 1
     assert curves["time_s"][-1] == 3599.0

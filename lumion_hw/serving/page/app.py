@@ -30,6 +30,8 @@ from lumion_hw.serving.reach import Networks
 
 _MAX_CIRCUITS = 64
 """Maximum number of circuits in one planning request."""
+_MAX_CURVES = 32
+"""Maximum number of curves in one reply."""
 _PLAN_WAIT_S = 30.0
 """Longest wait of a planning request for earlier ones."""
 
@@ -54,6 +56,8 @@ class PageApp:
             "/mesh.svg": self._mesh,
             "/recovery.svg": self._recovery,
             "/margins": self._margins,
+            "/history": self._history,
+            "/event": self._event,
             "/what-if": self._plan_preview,
             "/metrics": self._metrics_text,
             "/grafana.json": self._grafana,
@@ -83,9 +87,24 @@ class PageApp:
             return PlainTextResponse("no recovery has happened yet\n", 404)
         return _svg(recovery_svg(recovery))
 
-    async def _margins(self, _request: Request) -> Response:
-        history = self._owner.history
-        return _json(to_json(await run_in_threadpool(margin_curves, history)))
+    async def _margins(self, request: Request) -> Response:
+        return await _answer_query(lambda: margin_curves(self._owner.history, *_time_range(request)))
+
+    async def _history(self, request: Request) -> Response:
+        names = request.query_params.getlist("name")[:_MAX_CURVES]
+        return await _answer_query(lambda: self._owner.readings_history.curves(names, *_time_range(request)))
+
+    async def _event(self, request: Request) -> Response:
+        return await _answer_query(lambda: self._event_document(request.query_params.get("number", "")))
+
+    def _event_document(self, number: str) -> dict[str, Any]:
+        for event in self._owner.state.events:
+            if str(event.number) == number:
+                return {"number": event.number, "time_s": event.time_s, "event": event.event, "data": event.data}
+        raise ConfigError(
+            f"there is no event {number[:20]!r} among the last events",
+            hint="Older events are in the file events.jsonl of the state directory.",
+        )
 
     async def _metrics_text(self, _request: Request) -> Response:
         text, kind = await run_in_threadpool(self._metrics.text)
@@ -95,14 +114,9 @@ class PageApp:
         return FileResponse(dashboard_path(), media_type="application/json", filename="lumion-grafana.json")
 
     async def _plan_preview(self, request: Request) -> Response:
-        try:
-            requests = _circuit_requests(request)
-            return _json(await run_in_threadpool(self._plan_json, requests))
-        except LumionError as error:
-            status, text = error_response(error)
-            return _json(text, status)
+        return await _answer_query(lambda: self._plan_document(_circuit_requests(request)))
 
-    def _plan_json(self, requests: list[CircuitRequest]) -> str:
+    def _plan_document(self, requests: list[CircuitRequest]) -> dict[str, Any]:
         if not self._planning.acquire(timeout=_PLAN_WAIT_S):
             raise ConfigError("the server is busy with other what-if requests", hint="Try again later.")
         try:
@@ -118,8 +132,7 @@ class PageApp:
                 for circuit in plan.circuits
             ]
             picture = plan_svg(self._owner.bench.mesh.topology, plan)
-            document = {"circuits": circuits, "words": explain(plan), "heat_mw": plan.heat_mw, "svg": picture}
-            return to_json(document)
+            return {"circuits": circuits, "words": explain(plan), "heat_mw": plan.heat_mw, "svg": picture}
         finally:
             self._planning.release()
 
@@ -141,6 +154,21 @@ class PageApp:
         client = "?" if request.client is None else request.client.host
         status, text = await run_in_threadpool(actions.perform, request.path_params["action"], body, client)
         return _json(text, status)
+
+
+async def _answer_query(query: Callable[[], Any]) -> Response:
+    """Run a query in a thread and return its result as JSON, or the error that it raises."""
+    try:
+        return _json(to_json(await run_in_threadpool(query)))
+    except LumionError as error:
+        status, text = error_response(error)
+        return _json(text, status)
+
+
+def _time_range(request: Request) -> tuple[float, float]:
+    """Return start and end of the time range of a query, in seconds since 1970; by default everything."""
+    query = request.query_params
+    return _number("from", query.get("from", "-inf")), _number("to", query.get("to", "inf"))
 
 
 def _svg(text: str) -> Response:

@@ -75,7 +75,7 @@ def plan_svg(topology: MeshTopology, plan: CircuitPlan) -> str:
     used = {puc for circuit in plan.all_circuits for path in circuit.paths for puc in path.pucs}
     paths = [
         PicturePath(
-            circuit.request.name + (" (stands)" if circuit in plan.active else ""),
+            circuit.request.name + (" (active)" if circuit in plan.active else ""),
             arm.path.source,
             arm.path.pucs,
             loss_db=arm.loss_db,
@@ -85,7 +85,7 @@ def plan_svg(topology: MeshTopology, plan: CircuitPlan) -> str:
         for circuit in plan.all_circuits
         for arm in circuit.arms
     ]
-    return mesh_svg(topology, states=plan.states, paths=paths, parked=set(plan.states) - used, title="What it would be")
+    return mesh_svg(topology, states=plan.states, paths=paths, parked=set(plan.states) - used, title="Planned circuits")
 
 
 def recovery_svg(recovery: ServedRecovery) -> str:

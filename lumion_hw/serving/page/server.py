@@ -150,11 +150,12 @@ def _about(owner: BenchOwner, writes: bool) -> dict[str, Any]:
     from lumion_hw.bench.file.known_kinds import kind_named
 
     model = owner.bench.model
+    feeds = {path.polarization: path.transponder for path in owner.bench.wiring.inputs if path.polarization}
     devices = []
     for name, device in model.devices.items():
         kind = kind_named(device.kind)
         role = "" if kind is None else kind.role.label
-        devices.append({"name": name, "kind": device.kind, "role": role})
+        devices.append({"name": name, "kind": device.kind, "role": role, "feeds": feeds.get(name) or ""})
     try:
         installed_version = version("lumion-hw")
     except PackageNotFoundError:
@@ -168,6 +169,5 @@ def _about(owner: BenchOwner, writes: bool) -> dict[str, Any]:
         "writes": writes,
         "version": installed_version,
         "description": model.description or "",
-        "servers": [server.name for server in model.servers],
         **ends,
     }

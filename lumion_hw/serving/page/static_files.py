@@ -8,17 +8,6 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
-STATIC = {
-    "/": "index.html",
-    "/page.css": "page.css",
-    "/page.js": "page.js",
-    "/live.js": "live.js",
-    "/mesh.js": "mesh.js",
-    "/tables.js": "tables.js",
-    "/actions.js": "actions.js",
-    "/icon.svg": "icon.svg",
-}
-"""Served files by URL path."""
 _TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -26,6 +15,12 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 _STATIC_FOLDER = Path(__file__).parent / "static"
+STATIC = {
+    "/" if path.name == "index.html" else f"/{path.name}": path.name
+    for path in sorted(_STATIC_FOLDER.iterdir())
+    if path.suffix in _TYPES
+}
+"""Served files by URL path."""
 
 
 def static_files(name: str) -> Callable[[Request], Awaitable[Response]]:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from lumion_hw.files.json_text import json_text
+from lumion_hw.serving.event_sentences import event_sentence
+from lumion_hw.serving.headline import headline, short_reason
+from lumion_hw.serving.history import interval_starts
 from lumion_hw.serving.state import (
     MarginSample,
     Point,
     ServedCircuit,
     ServedEvent,
-    ServedJob,
     ServedMesh,
     ServedState,
 )
 
-MAX_SAMPLES = 360
-"""Maximum number of samples of a margin curve."""
 _DIGITS = 6
 _MAX_CACHED_MESSAGES = 8
 
@@ -34,9 +36,11 @@ class PageUpdates:
         self.time_s = 0.0
         self._about = about
         self._parts: dict[str, tuple[int, str]] = {}
+        self._sources: dict[str, Any] = {}
         self._points: dict[str, tuple[int, Point, str]] = {}
         self._point_kinds: dict[str, tuple[int, tuple[Any, ...]]] = {}
         self._events: list[tuple[int, int, str]] = []
+        self._alignments: dict[str, tuple[float, bool, float | None]] = {}
         self._mesh: ServedMesh | None = None
         self._pictures = 0
         self._picture_key: Any = None
@@ -53,11 +57,18 @@ class PageUpdates:
         self._update_mesh(state.mesh)
         self._update_events(state.events)
         self._set_part("circuits", [circuit_document(circuit, state.time_s) for circuit in state.circuits])
-        self._set_part("recovery", _recovery_document(state))
-        self._set_part("job", None if state.job is None else _job_document(state.job))
+        self._set_part("headline", _headline_document(state))
         self._set_part("lease", _lease_document(state))
         self._set_part("health", _health_document(state))
-        self._set_part("about", {**self._about, "bench": state.bench, "is_emulated": state.is_emulated})
+        # The other parts seldom change, and their JSON is made only then.
+        for name, source in (("fabric", state.fabric), ("recovery", state.recovery), ("job", state.job)):
+            if name not in self._parts or self._sources.get(name) != source:
+                self._sources[name] = source
+                self._set_part(name, _DOCUMENTS[name](state))
+        about = (state.bench, state.is_emulated)
+        if self._sources.get("about") != about:
+            self._sources["about"] = about
+            self._set_part("about", {**self._about, "bench": state.bench, "is_emulated": state.is_emulated})
 
     def message(self, since: int) -> str:
         """Return all changes after state ``since`` as the content of a JSON object, without braces."""
@@ -133,8 +144,21 @@ class PageUpdates:
         self._events = [event for event in self._events if event[1] >= oldest]
         for event in events:
             if event.number > last:
-                document = [event.number, round(event.time_s, 3), event.event, _json_value(event.data)]
+                severity, sentence = event_sentence(event.event, event.data)
+                document = [event.number, round(event.time_s, 3), event.event, sentence, int(severity)]
                 self._events.append((self.number, event.number, to_json(document)))
+                self._note_alignment(event)
+        self._set_part("alignments", self._alignments)
+
+    def _note_alignment(self, event: ServedEvent) -> None:
+        """Keep time, success and remaining loss in dB (if known) of the last polarization search of each controller."""
+        if event.event in ("aligned", "not aligned"):
+            loss_db = _json_value(event.data.get("remaining_loss_db"))
+            self._alignments[str(event.data.get("controller"))] = (
+                round(event.time_s),
+                event.event == "aligned",
+                loss_db,
+            )
 
 
 def picture_key(mesh: ServedMesh) -> Any:
@@ -190,12 +214,25 @@ def circuit_document(circuit: ServedCircuit, now_s: float) -> dict[str, Any]:
         "seen_s": None if circuit.seen_s is None else round(circuit.seen_s, 1),
         "proof": _json_value(circuit.proof),
         "margin_db": _json_value(circuit.margin_db),
+        "min_margin_db": circuit.min_margin_db,
         "lost_db": _json_value(circuit.lost_db),
         "marks": list(circuit.marks),
         "fault": circuit.fault,
         "unseen": circuit.unseen,
         "severity": int(circuit.severity),
     }
+
+
+def _headline_document(state: ServedState) -> list[Any]:
+    sentence = headline(state)
+    return [int(sentence.severity), sentence.text]
+
+
+def _fabric_document(state: ServedState) -> dict[str, Any] | None:
+    if state.fabric is None:
+        return None
+    units = [dataclasses.replace(unit, reason=short_reason(unit.reason)) for unit in state.fabric.units]
+    return dataclasses.asdict(dataclasses.replace(state.fabric, units=tuple(units)))
 
 
 def _recovery_document(state: ServedState) -> dict[str, Any] | None:
@@ -211,7 +248,10 @@ def _recovery_document(state: ServedState) -> dict[str, Any] | None:
     }
 
 
-def _job_document(job: ServedJob) -> dict[str, Any]:
+def _job_document(state: ServedState) -> dict[str, Any] | None:
+    job = state.job
+    if job is None:
+        return None
     return {
         "number": job.number,
         "what": job.kind,
@@ -221,6 +261,8 @@ def _job_document(job: ServedJob) -> dict[str, Any]:
         "done": job.done,
         "total": job.total,
         "residuals": _json_value(job.residuals),
+        "stages": [[name, round(begun_s, 1)] for name, begun_s in job.stages],
+        "residual_log": [[round(time_s, 1), name, _json_value(value)] for time_s, name, value in job.residual_log],
         "is_over": job.is_over,
         "error": job.error,
         "result": _json_value(job.result),
@@ -249,17 +291,31 @@ def _health_document(state: ServedState) -> dict[str, Any]:
     }
 
 
-def margin_curves(history: Sequence[MarginSample]) -> dict[str, Any]:
+_DOCUMENTS: Mapping[str, Callable[[ServedState], dict[str, Any] | None]] = {
+    "fabric": _fabric_document,
+    "recovery": _recovery_document,
+    "job": _job_document,
+}
+
+
+def margin_curves(
+    history: Sequence[MarginSample], start_s: float = -math.inf, end_s: float = math.inf
+) -> dict[str, Any]:
     """Return margin curves over time: the lowest margin of each interval.
 
+    Args:
+        history: All samples, oldest first.
+        start_s: Start of the time range, in seconds since 1970.
+        end_s: End of the time range, in seconds since 1970.
+
     Returns:
-        ``time_s`` with at most ``MAX_SAMPLES`` values, and ``margin_db`` with as many values per circuit name; ``None``
-            if
-        the circuit was not active or had no light.
+        ``time_s`` with at most ``MAX_INTERVALS`` values, and ``margin_db`` with as many values per circuit name;
+        ``None`` if the circuit was not active or had no light.
     """
-    n_per_interval = math.ceil(len(history) / MAX_SAMPLES) or 1
-    intervals = [history[start : start + n_per_interval] for start in range(0, len(history), n_per_interval)]
-    names = sorted({name for sample in history for name in sample.margin_db})
+    samples = [sample for sample in history if start_s <= sample.time_s <= end_s]
+    starts = interval_starts(np.array([sample.time_s for sample in samples])).tolist()
+    intervals = [samples[start:end] for start, end in itertools.pairwise([*starts, len(samples)])]
+    names = sorted({name for sample in samples for name in sample.margin_db})
     return {
         "time_s": [round(interval[-1].time_s, 1) for interval in intervals],
         "margin_db": {name: [_min_margin(name, interval) for interval in intervals] for name in names},

@@ -3,36 +3,37 @@
 
 // A connection without any event is closed after DEAD_MS. The server sends at least five events a second, and after this
 // computer or a tunnel has slept, nothing else shows that the connection is lost.
-const STALE_MS = 700, LOOK_MS = 100, AGAIN_MS = 1000, DEAD_MS = 5000;
+const STALE_MS = 700, LOOK_MS = 100, AGAIN_MS = 1000, DEAD_MS = 5000, DRAW_MS = 333;
 const DRIFT = 2e-4; // largest relative drift between two clocks
 
 export const known = {
   points: new Map(), pointKinds: new Map(), events: [], about: null, mesh: null, paths: [], circuits: [],
-  recovery: null, job: null, lease: null, health: null,
+  recovery: null, job: null, lease: null, health: null, headline: [0, ""], fabric: null, alignments: {},
 };
 export const stream = { number: 0, missed: 0, gaps: 0, timeS: 0, word: "WAITING", why: "", rate: 0 };
 
 const listeners = [];
 let source = null, begunMs = 0, arrivedMs = -Infinity, heardMs = -Infinity, offsetMs = null, offsetAtMs = 0, lagMs = 0;
-let dirty = new Set(), isDrawing = false, count = 0, countedMs = 0, isFirst = true, startedS = 0;
+let dirty = new Set(), timer = null, count = 0, countedMs = 0, isFirst = true, startedS = 0;
 
-/** Call `draw` with the set of the names of parts that have changed, at most once per frame. */
-export function onChange(draw) { listeners.push(draw); }
+/** Call `listener` with the set of the names of parts that have changed, a few times a second. */
+export function onChange(listener) { listeners.push(listener); }
 
 /** Return the estimated present server time, in seconds since 1970. */
 export function serverNow() { return stream.timeS + (performance.now() - arrivedMs) / 1000; }
 
 export const isStale = () => stream.word !== "LIVE";
 
+// A frame costs the browser more than the drawing: parts are drawn a few times a second, only the word LIVE at once.
 function soon() {
-  if (isDrawing) return;
-  isDrawing = true;
-  requestAnimationFrame(() => {
-    isDrawing = false;
-    const changed = dirty;
-    dirty = new Set();
-    for (const draw of listeners) draw(changed);
-  });
+  if (dirty.has("live")) { clearTimeout(timer); draw(); } else if (timer === null) timer = setTimeout(draw, DRAW_MS);
+}
+
+function draw() {
+  timer = null;
+  const changed = dirty;
+  dirty = new Set();
+  for (const listener of listeners) listener(changed);
 }
 
 function take(message) {
