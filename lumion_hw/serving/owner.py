@@ -514,6 +514,22 @@ class BenchOwner:
             with contextlib.suppress(LumionError):
                 self._readings.read_faults()
 
+    def request_emulated_fault(
+        self, action: str, target: str, fault: str, arguments: Mapping[str, Any], caller: Caller
+    ) -> Any:
+        """Inject, clear or list scripted faults of an emulated bench, as by its ``emulated_faults``.
+
+        Needs no lease, because a fault stands for an accident. Every change is logged with the name of the client.
+
+        Raises:
+            ConfigError: The bench is real, or a name or an argument is wrong.
+            LumionError: The emulator does not respond, or an argument is out of range.
+        """
+        result = self.bench.emulated_faults.request(action, target, fault, arguments)
+        if action in ("inject", "clear"):
+            self.bench.events.add(f"emulated fault {action}", target=target, fault=fault, by=caller.name, **arguments)
+        return result
+
     def faults(self) -> tuple[Fault, ...]:
         """Read the latched faults of the mesh controller. Raises the errors of the controller."""
         self._readings.read_faults()

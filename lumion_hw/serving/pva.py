@@ -266,13 +266,18 @@ class PvaServer:
             "stop": self._stop_outputs,
         }
         calls |= {"faults": self._faults, "clear": self._clear}
+        calls |= {f"fault:{action}": self._emulated_fault(action) for action in ("inject", "clear", "list", "active")}
         calls |= {job: self._job(job) for job in ("connect", "disconnect", "calibrate", "recover", "fail", "repaired")}
         for name, function in calls.items():
             self._add(pv_name(self._bench, name), nt, "", _CallHandler(self, function))
 
     def _call(self, query: Mapping[str, Any], caller: Caller) -> Any:
         request: Any = parse_json(str(query["request"]).encode(), "a call of a served bench")
-        document = handle_request(request, caller, self._owner.calls, self._owner.lease, {"describe": self._describe})
+        own: dict[str, Callable[..., object]] = {
+            "describe": self._describe,
+            "emulated_fault": self._request_emulated_fault,
+        }
+        document = handle_request(request, caller, self._owner.calls, self._owner.lease, own)
         return self._p4p.nt.NTScalar("s").wrap(json_text(document, compact=True))
 
     def _describe(self, _caller: Caller) -> dict[str, Any]:
@@ -323,6 +328,20 @@ class PvaServer:
             )
         cleared = self._owner.clear_faults(str(query["fault"]), caller)
         return self._structure({"result": json_text([str(fault) for fault in cleared])})
+
+    def _request_emulated_fault(
+        self, caller: Caller, action: str, target: str, fault: str, arguments: Mapping[str, Any]
+    ) -> Any:
+        return self._owner.request_emulated_fault(action, target, fault, arguments, caller)
+
+    def _emulated_fault(self, action: str) -> Callable[[Mapping[str, Any], Caller], Any]:
+        def call(query: Mapping[str, Any], caller: Caller) -> Any:
+            target, fault = str(query.get("target", "bench")), str(query.get("fault", ""))
+            arguments = {name: value for name, value in query.items() if name not in ("target", "fault")}
+            result = self._owner.request_emulated_fault(action, target, fault, arguments, caller)
+            return self._structure({"result": json_text(result)})
+
+        return call
 
     def _structure(self, fields: Mapping[str, Any]) -> Any:
         codes = {str: "s", int: "l", float: "d"}
