@@ -21,6 +21,7 @@ COMMANDS = (
     LazyCommand("snapshot", "lumion_hw.cli.snapshot:snapshot", "Save the settings of all devices."),
     LazyCommand("restore", "lumion_hw.cli.snapshot:restore", "Show differences and restore saved settings."),
     LazyCommand("connect", "lumion_hw.cli.circuits:connect", "Connect modules through the mesh, verified by light."),
+    LazyCommand("apply", "lumion_hw.cli.apply:apply", "Change the circuits to those of a file."),
     LazyCommand("disconnect", "lumion_hw.cli.circuits:disconnect", "Disconnect circuits, or switch everything off."),
     LazyCommand("circuits", "lumion_hw.cli.circuits:circuits", "List the connected circuits with their margins."),
     LazyCommand("budget", "lumion_hw.cli.circuits:budget", "Print link budgets without using hardware."),

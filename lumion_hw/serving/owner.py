@@ -467,8 +467,8 @@ class BenchOwner:
         """Start a job and return at once; the published state shows its progress.
 
         Jobs and arguments: ``connect`` (``circuits``: names such as ``a:b``, or request documents), ``disconnect``
-        (``circuits``; by default all), ``calibrate`` (``out``, ``seed``), ``recover``, ``fail`` (``unit``,
-        ``because``), ``repaired`` (``unit``).
+        (``circuits``; by default all), ``apply`` (``circuits``, ``on_refusal``, ``dry_run``), ``calibrate``
+        (``out``, ``seed``), ``recover``, ``fail`` (``unit``, ``because``), ``repaired`` (``unit``).
 
         Raises:
             BusyError: The caller does not hold the lease, or another job is running.

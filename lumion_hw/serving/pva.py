@@ -267,7 +267,8 @@ class PvaServer:
         }
         calls |= {"faults": self._faults, "clear": self._clear}
         calls |= {f"fault:{action}": self._emulated_fault(action) for action in ("inject", "clear", "list", "active")}
-        calls |= {job: self._job(job) for job in ("connect", "disconnect", "calibrate", "recover", "fail", "repaired")}
+        jobs = ("connect", "disconnect", "apply", "calibrate", "recover", "fail", "repaired")
+        calls |= {job: self._job(job) for job in jobs}
         for name, function in calls.items():
             self._add(pv_name(self._bench, name), nt, "", _CallHandler(self, function))
 
