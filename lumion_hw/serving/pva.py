@@ -32,6 +32,8 @@ _PUT_LEASE_S = 600.0
 _REFRESH_S = 5.0
 """Period at which an unchanged value is sent again with a new time."""
 _RPC_LEASE_S = 60.0
+_WAITS_FOR = f"{LEASE}:waits_for"
+"""Process variable with the readings that a blocking put waits for; empty: everything that sees light."""
 
 
 class PvaServer:
@@ -155,6 +157,7 @@ class PvaServer:
         for name, (code, value) in SCALARS.items():
             handler = _PutHandler(self, self._put_owner) if name == f"{LEASE}:owner" else None
             self._add(pv_name(self._bench, name), nt.NTScalar(code), value(state)[0], handler)
+        self._add(pv_name(self._bench, _WAITS_FOR), nt.NTScalar("s"), "", _PutHandler(self, self._put_waits_for))
         self._add(SERVED, nt.NTScalar("s"), json_text({"bench": self._bench, "protocol": PROTOCOL}))
         self._add(pv_name(self._bench, HEARTBEAT), nt.NTScalar("l"), state.number)
 
@@ -175,6 +178,7 @@ class PvaServer:
                 pv.post(_stamped(_table(pv.nt, table_rows), state.time_s, AlarmSeverity.NONE, ""))
         for name, (_code, value) in SCALARS.items():
             self._post_scalar(name, *value(state), state.time_s)
+        self._post_scalar(_WAITS_FOR, self._owner.awaited, AlarmSeverity.NONE, "", state.time_s)
         beat = self._pvs[pv_name(self._bench, HEARTBEAT)]
         beat.post(_stamped(beat.nt.wrap(state.number), state.time_s, AlarmSeverity.NONE, ""))
 
@@ -227,11 +231,11 @@ class PvaServer:
 
     def _writer(self, name: str) -> Callable[[Any, Caller, bool], None]:
         def write(sent: Any, caller: Caller, waits: bool) -> None:
-            self._owner.write(name, _sent_value(sent, self._owner.point(name)), caller, waits_for_light=waits)
+            value = _sent_value(sent, self._owner.point(name))
+            names = self._owner.write(name, value, caller, waits_for_light=waits)
             self._post_point(self._owner.point(name))
-            if waits:
-                for point in self._owner.points().values():
-                    self._post_point(point, dated=True)
+            for each in names:
+                self._post_point(self._owner.point(each), dated=True)
 
         return write
 
@@ -243,6 +247,10 @@ class PvaServer:
         else:
             self._owner.lease.release(caller)
         self._post_lease()
+
+    def _put_waits_for(self, sent: Any, caller: Caller, _waits: bool) -> None:
+        self._owner.set_awaited(str(sent["value"]), caller)
+        self._post_scalar(_WAITS_FOR, self._owner.awaited, AlarmSeverity.NONE, "", time.time())
 
     def _post_lease(self) -> None:
         self._post_scalar(f"{LEASE}:owner", self._owner.lease.served().owner, AlarmSeverity.NONE, "", time.time())
