@@ -545,7 +545,7 @@ class BenchOwner:
                 self._readings.read_faults()
 
     def request_emulated_fault(
-        self, action: str, target: str, fault: str, arguments: Mapping[str, Any], caller: Caller
+        self, action: str, device: str, fault: str, arguments: Mapping[str, Any], caller: Caller
     ) -> Any:
         """Inject, clear or list scripted faults of an emulated bench, as by its ``emulated_faults``.
 
@@ -555,9 +555,10 @@ class BenchOwner:
             ConfigError: The bench is real, or a name or an argument is wrong.
             LumionError: The emulator does not respond, or an argument is out of range.
         """
-        result = self.bench.emulated_faults.request(action, target, fault, arguments)
+        result = self.bench.emulated_faults.request(action, device, fault, arguments)
         if action in ("inject", "clear"):
-            self.bench.events.add(f"emulated fault {action}", target=target, fault=fault, by=caller.name, **arguments)
+            about = {"target": device, "fault": fault, "arguments": dict(arguments), "by": caller.name}
+            self.bench.events.add(f"emulated fault {action}", **about)
         return result
 
     def faults(self) -> tuple[Fault, ...]:
