@@ -295,6 +295,7 @@ class PvaServer:
             "model": bench.model.model_dump_json(exclude_unset=True),
             "emulated": bench.is_emulated,
             "devices": self._owner.calls.describe(),
+            "points": {point.name: point.writable for point in self._owner.points().values()},
         }
 
     def _job(self, kind: str) -> Callable[[Mapping[str, Any], Caller], Any]:
