@@ -91,11 +91,11 @@ def emulate(
             control = {CONTROL: _serve_faults(server, bench)}
             # The VISA file comes first, so that it is complete when the endpoints file appears.
             for path, description, content in (
-                (visa, "the VISA file", resources),
-                (endpoints, "the endpoints file", addresses | control),
+                (visa, "the VISA file", json.dumps(resources, indent=1) + "\n"),
+                (endpoints, "the endpoints file", _private(addresses | control)),
             ):
                 if path is not None:
-                    write_file(path, description, _private(content), overwrite_policy(force))
+                    write_file(path, description, content, overwrite_policy(force))
             if endpoints is None:  # without the secret, which does not belong on a screen
                 click.echo(json.dumps(addresses, indent=1))
             note(f"{model.name}: serving {len(bench.devices)} devices, seed {seed}. Press Ctrl-C to stop.")
@@ -135,7 +135,7 @@ def _serve_faults(server: EmulatorServer, bench: EmulatedBench) -> str:
 
 
 def _private(content: object) -> Callable[[Path], None]:
-    """Return a function that writes a JSON file which only its owner may read, because it may contain a secret."""
+    """Return a function that writes a JSON file which only its owner may read, because it contains a secret."""
 
     def write(path: Path) -> None:
         path.touch(mode=0o600)

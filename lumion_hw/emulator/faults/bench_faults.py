@@ -264,7 +264,7 @@ class BenchFaults:
     def check_modules(self, names: Iterable[str]) -> None:
         """Raise ``ConfigError`` unless all names are pluggable modules."""
         for name in names:
-            if name not in self._modules:
+            if not isinstance(name, str) or name not in self._modules:
                 kind_names = ", ".join(self._modules) or "none"
                 raise ConfigError(
                     f"there is no module {name}",

@@ -26,7 +26,7 @@ class _Active:
 
     target: str
     row: ScriptedFault
-    arguments: Arguments
+    arguments: dict[str, Any]
 
 
 class FaultControl:
@@ -103,7 +103,7 @@ class FaultControl:
         matches = [
             key
             for key, each in self._active.items()
-            if key[:2] == prefix and values.items() <= _values(row, each.arguments).items()
+            if key[:2] == prefix and _values(row, each.arguments | values) == _values(row, each.arguments)
         ]
         if not matches and not row.may_precede:
             active = [f"{each.target} {each.row.name}{_listing(each.arguments)}" for each in self._active.values()]
@@ -144,7 +144,8 @@ class FaultControl:
         """Return what identifies a fault that can be active once: device, name and the component on which it acts."""
         owner = target if target not in self._faults.device_names else self._faults.device(target).name
         components = (argument.name for argument in row.arguments if argument.component_kind)
-        return owner, row.name, *(values.get(name) for name in components)
+        numbers = (values.get(name) for name in components)
+        return owner, row.name, *(float(n) if isinstance(n, int | float) else repr(n) for n in numbers)
 
     def _forget_ended(self) -> None:
         """Forget the faults that have ended by themselves."""
