@@ -24,6 +24,10 @@ from lumion_hw.serving.state import AlarmSeverity, Point
 
 _READ_PERIOD_S = 0.4
 """Reading period of a device; slow devices are read less often."""
+_REFRESH_PAUSE_S = 0.25
+"""Time after a reading that a client waited for in which the device is not read for other purposes."""
+_LONGEST_PAUSE_S = 2.0
+"""Longest time in which the other readings of such a device are not read."""
 _SETTINGS_PERIOD_S = 5.0
 """Period of reading all settings, which may be changed at the front panel."""
 _STOP_TIMEOUT_S = 1.0
@@ -65,6 +69,7 @@ class DeviceReadings:
         self._clock, self._wall_s = clock, wall_s
         self._reader = Reader(bench, (device,)) if columns else None
         self._part_readers: dict[tuple[str, ...], Reader] = {}
+        self._refreshed_s = self._updated_s = -np.inf
         self.settings: Mapping[str, Setting] = Settings(bench, (device,)) if settings else {}
         self._limits = {name: _limits_or_none(setting) for name, setting in self.settings.items()}
         self._guard, self._settings_guard = threading.Lock(), threading.Lock()
@@ -97,7 +102,8 @@ class DeviceReadings:
         is_due = self._reader is None or began_s - self._settings_read_s > _SETTINGS_PERIOD_S
         if self.settings and is_due and not isinstance(failure, LinkError):
             failure = self.read_settings()
-        duration_s = self._clock.now() - began_s
+        self._updated_s = self._clock.now()
+        duration_s = self._updated_s - began_s
         self._record_outcome(failure if isinstance(failure, LinkError) else None, duration_s)
         return duration_s
 
@@ -111,10 +117,15 @@ class DeviceReadings:
         columns = tuple(column for column, name in self._names.items() if name in names)
         if columns not in self._part_readers:
             self._part_readers[columns] = Reader(self._bench, columns)
-        began_s = self._clock.now()
         failure = self._read_points(self._part_readers[columns])
-        if isinstance(failure, LinkError):
-            self._record_outcome(failure, self._clock.now() - began_s)
+        self._refreshed_s = self._clock.now()
+        self._record_outcome(failure if isinstance(failure, LinkError) else None, self._read_time_s)
+
+    @property
+    def is_being_refreshed(self) -> bool:
+        """Whether a client reads some readings again and again, so that reading all others can wait."""
+        now_s = self._clock.now()
+        return now_s - self._refreshed_s < _REFRESH_PAUSE_S and now_s - self._updated_s < _LONGEST_PAUSE_S
 
     def _read_points(self, reader: Reader) -> LumionError | None:
         points: dict[str, Point] = {}
@@ -315,6 +326,8 @@ class BenchReadings:
         while not self._stop.is_set():
             duration_s = self._read(device)
             self._stop.wait(max(_READ_PERIOD_S - duration_s, min(duration_s, _READ_PERIOD_S)))
+            while device.is_being_refreshed and not self._stop.wait(_REFRESH_PAUSE_S / 5.0):
+                pass  # a client waits for this device
 
     def _read(self, device: DeviceReadings) -> float:
         try:

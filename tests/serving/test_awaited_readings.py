@@ -32,6 +32,33 @@ def test_only_the_readings_that_are_asked_for_are_read_again(tmp_path: Path) -> 
         assert owner.point("sfp-a.rx_power_dbm").time_s >= began_s
 
 
+def test_a_device_that_a_client_waits_for_is_not_read_for_others_meanwhile_but_at_least_every_two_seconds(
+    tmp_path: Path,
+) -> None:
+    with owned(tmp_path, fabric=False) as (clock, owner):
+        owner.step(0.0)
+        owner.lease.take("ada", ADA, lasts_s=86400.0, bound=False)
+        owner.set_awaited(METER, ADA)
+        meter, module = (owner._readings._devices[name] for name in ("meter0", "sfp-a"))
+        assert not meter.is_being_refreshed
+        began_s = clock.now()
+        paused = []
+        while clock.now() < began_s + 2.5:
+            owner.write(HEATER, 1.0, ADA, waits_for_light=True)
+            paused.append(meter.is_being_refreshed)
+            assert meter.silent is None, "the device has just answered"
+            clock.sleep(0.1)
+        assert not module.is_being_refreshed
+        assert paused == sorted(paused, reverse=True)
+        assert paused[0]
+        assert not paused[-1]
+        meter.update()
+        owner.write(HEATER, 0.0, ADA, waits_for_light=True)
+        assert meter.is_being_refreshed
+        clock.sleep(0.3)
+        assert not meter.is_being_refreshed
+
+
 def test_devices_and_wildcards_name_several_readings(tmp_path: Path) -> None:
     with owned(tmp_path, fabric=False) as (_clock, owner):
         owner.step(0.0)
