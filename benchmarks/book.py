@@ -34,6 +34,7 @@ PLACES = (
     "lumion_hw.serving",
     "calibration",
     "lumion_hw.testing",
+    "lumion_hw.integrations",
     "lumion_hw.emulator",
     "lumion_hw.emulator.scpi",
     "lumion_hw.drivers",

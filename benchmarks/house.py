@@ -64,6 +64,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
 PURPOSES = {
     "lumion_hw.cli": "the commands",
     "lumion_hw.testing": "pytest plugin, contract suites",
+    "lumion_hw.integrations": "QCoDeS, bluesky",
     "lumion_hw.serving": "one bench for many programs: PV Access, web page, metrics",
     "calibration.report": "figures, maps and tables of a record",
     "calibration.run": "the procedure from the first reading to the record",

@@ -5,6 +5,7 @@ from . import (
     drivers as drivers,
     emulator as emulator,
     fabric as fabric,
+    integrations as integrations,
     interfaces as interfaces,
     links as links,
     mesh as mesh,

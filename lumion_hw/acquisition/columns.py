@@ -6,7 +6,7 @@ import contextlib
 import enum
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 
@@ -24,6 +24,7 @@ from lumion_hw.interfaces import (
     Polarimeter,
     PolarizationController,
     PowerMeter,
+    PowerReading,
     Quality,
     RangeState,
     TemperatureController,
@@ -86,12 +87,21 @@ class _ColumnSource:
     Attributes:
         read: Queries the device and returns the values by column name.
         begin: Starts a new average; ``None`` if the device does not average.
+        read_one: Returns the value of one column, for devices that read a single channel faster than all.
     """
 
     device: str
     columns: tuple[Column, ...]
     read: Callable[[], Values]
     begin: Callable[[], object] | None = None
+    read_one: Callable[[str], Values] | None = None
+
+    def of(self, selected: Collection[str]) -> _ColumnSource:
+        """Return the source for the selected columns only."""
+        names = [column.name for column in self.columns if column.name in selected]
+        if self.read_one is None or len(names) != 1 or len(self.columns) == 1:
+            return self
+        return replace(self, read=partial(self.read_one, names[0]))
 
 
 class Reader:
@@ -114,7 +124,8 @@ class Reader:
         columns = [column for source in sources for column in source.columns]
         selected = set(select_names(patterns, {column.name: column.device for column in columns}))
         self.columns = tuple(column for column in columns if column.name in selected)
-        self._sources = [source for source in sources if not selected.isdisjoint(item.name for item in source.columns)]
+        used = [source for source in sources if not selected.isdisjoint(item.name for item in source.columns)]
+        self._sources = [source.of(selected) for source in used]
         self._averaging = [source for source in self._sources if source.begin is not None]
         self.failures: dict[str, LumionError] = {}
 
@@ -245,15 +256,17 @@ def power_value(state: RangeState, power_w: float) -> Value:
 
 
 def _meter(name: str, meter: PowerMeter) -> Iterator[_ColumnSource]:
-    def read() -> Values:
-        return {
-            f"{name}.power.{reading.channel}": power_value(
-                reading.state, reading.power_w if reading.state is RangeState.OK else math.nan
-            )
-            for reading in meter.read_all()
-        }
+    channels = {f"{name}.power.{channel}": channel for channel in meter.channels}
 
-    yield _ColumnSource(name, tuple(Column(f"{name}.power.{channel}", name, "W") for channel in meter.channels), read)
+    def value(reading: PowerReading) -> Value:
+        return power_value(reading.state, reading.power_w if reading.state is RangeState.OK else math.nan)
+
+    yield _ColumnSource(
+        name,
+        tuple(Column(column, name, "W") for column in channels),
+        lambda: {f"{name}.power.{reading.channel}": value(reading) for reading in meter.read_all()},
+        read_one=lambda column: {column: value(meter.read(channels[column]))},
+    )
 
 
 _MODULE_QUANTITIES = {

@@ -41,6 +41,7 @@ from lumion_hw.interfaces import (
     VariableAttenuator,
 )
 from lumion_hw.links.base import Link
+from lumion_hw.remote.emulated_faults import CONTROL, EmulatedFaults, FaultPortClient
 
 if TYPE_CHECKING:
     from lumion_hw.emulator.assembly import EmulatedBench
@@ -70,6 +71,7 @@ class Bench:
         where: Location of the devices, shown to the user.
         on_close: Called after the devices are closed.
         is_emulated_remotely: Whether the devices are emulated in another process.
+        faults: Scripted faults of devices that are emulated in another process.
         file: The file that ``model`` comes from, if any.
 
     Attributes:
@@ -94,6 +96,7 @@ class Bench:
         where: str = "real",
         on_close: Callable[[], None] = lambda: None,
         is_emulated_remotely: bool = False,
+        faults: EmulatedFaults | None = None,
         file: BenchFile | None = None,
         on_progress: Callable[[str, str, int, int, str], None] = lambda kind, stage, done, total, error: None,
     ) -> None:
@@ -108,7 +111,7 @@ class Bench:
         self.clock = clock
         self.wiring = model.to_wiring()
         self.events = EventLog(clock)
-        self._emulated, self._is_emulated_remotely = emulated, is_emulated_remotely
+        self._emulated, self._is_emulated_remotely, self._faults = emulated, is_emulated_remotely, faults
         self._devices: dict[str, OpenDevice] = {}
         self._open_all(link)
         self.meters: NamedDevices[PowerMeter] = self._with_role(Role.METER)
@@ -147,7 +150,8 @@ class Bench:
 
         Args:
             path: Path of a bench file, or the name of a built-in bench.
-            addresses: Addresses by device name that replace those in the file.
+            addresses: Addresses by device name that replace those in the file, such as the endpoints file of
+                ``lumion emulate``.
             clock: Clock of all devices; by default the wall clock.
             only: Names of the devices to open; by default all. Other programs may use the others.
             leave_on_s: Longest time in seconds that heaters stay on after closing, at most 3600; by default as in the
@@ -160,6 +164,8 @@ class Bench:
         file = _read(path)
         model, wall = with_leave_on(load_bench(file.path, text=file.text), leave_on_s), clock or SystemClock()
         overrides = dict(addresses or {})
+        control = overrides.pop(CONTROL, None)
+        faults = None if control is None else EmulatedFaults(FaultPortClient(control))
         _check_names(overrides, model, "addresses for devices")
 
         def link(name: str, device: DeviceModel) -> Link | ModuleConnection:
@@ -172,7 +178,7 @@ class Bench:
                 )
             return link_to(device, address, wall)
 
-        return cls(model, link, wall, only=only, file=file)
+        return cls(model, link, wall, only=only, file=file, faults=faults)
 
     @classmethod
     def emulate(
@@ -245,6 +251,7 @@ class Bench:
             on_close=connection.close,
             is_emulated_remotely=bool(description["emulated"]),
             on_progress=connection.report_progress,
+            faults=connection.emulated_faults(),
         )
 
     @property
@@ -305,6 +312,21 @@ class Bench:
             process_text = " in this process" if self._is_emulated_remotely else ""
             raise ConfigError(f"bench {self.model.name} is not emulated{process_text}")
         return self._emulated
+
+    @property
+    def emulated_faults(self) -> EmulatedFaults:
+        """Scripted faults of an emulated bench, in this process or another one, with the names of docs/faults.md.
+
+        Raises:
+            ConfigError: This bench is real, or its addresses are not those of the endpoints file of ``lumion emulate``.
+        """
+        if self._faults is None:
+            if self._emulated is None:
+                raise no_faults(self.model.name)
+            from lumion_hw.emulator.faults.fault_control import FaultControl
+
+            self._faults = EmulatedFaults(FaultControl(self._emulated.faults).perform)
+        return self._faults
 
     @property
     def emulated_age_s(self) -> float | None:
@@ -475,6 +497,15 @@ class Bench:
             for source in sources:
                 with contextlib.suppress(LumionError):
                     source.disable()
+
+
+def no_faults(bench: str) -> ConfigError:
+    """Return the error for injecting a fault into a real bench."""
+    return ConfigError(
+        f"bench {bench} is not emulated, so no fault can be injected",
+        hint="Start `lumion emulate` and use the endpoints file that it writes. "
+        "`lumion faults` lists and clears the latched faults of the mesh controller.",
+    )
 
 
 def _missing_features(controller: MeshController) -> list[str]:

@@ -1,9 +1,15 @@
+from .circuit_file import WantedCircuits as WantedCircuits, load_circuits as load_circuits
 from .coherent import Acceptance as Acceptance, refuse_power_feedback as refuse_power_feedback
 from .diagnosis import CircuitFinding as CircuitFinding
 from .fault_location import LocatedFault as LocatedFault
 from .lock import BenchLock as BenchLock, LockOwner as LockOwner, lock_owner as lock_owner
 from .maintenance import CircuitHealth as CircuitHealth, CircuitMaintenance as CircuitMaintenance
 from .plan.budget import BudgetViolation as BudgetViolation, Leakage as Leakage, LinkBudget as LinkBudget
+from .plan.difference import (
+    CircuitDifference as CircuitDifference,
+    CircuitRefusal as CircuitRefusal,
+    plan_difference as plan_difference,
+)
 from .plan.explanation import BudgetLine as BudgetLine, budget_lines as budget_lines, explain as explain
 from .plan.planned import (
     ArmTrim as ArmTrim,

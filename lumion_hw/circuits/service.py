@@ -16,6 +16,7 @@ from lumion_hw.bench.controller_faults import check_faults, clear_host_silence
 from lumion_hw.bench.fibre_devices import wiring_with_device_losses
 from lumion_hw.circuits.lease_clock import LeaseClock
 from lumion_hw.circuits.lock import BenchLock
+from lumion_hw.circuits.plan.difference import CircuitDifference, OnRefusal, plan_difference
 from lumion_hw.circuits.plan.planned import CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.circuits.proof import CircuitProof
@@ -262,11 +263,101 @@ class CircuitService:
         with self._change("connect", names):
             proofs = self.setup.connect(requests, align=align, milestone=milestone, progress=progress)
             self._end_change(proofs)
+        self._remember_alignments(proofs)
+        return proofs
+
+    def _remember_alignments(self, proofs: Sequence[CircuitProof]) -> None:
         for proof in proofs:
             controller = proof.circuit.entry.polarization
             if proof.alignment is not None and controller is not None:
                 self.alignments[controller] = proof.alignment
+
+    def plan_difference(
+        self, wanted: Sequence[CircuitRequest], *, progress: Progress = no_progress
+    ) -> CircuitDifference:
+        """Plan the change from the active circuits to the wanted ones, without changing anything."""
+        active = () if self.setup.active is None else self.setup.active.circuits
+        return plan_difference(self.setup.bench, self.setup.record, wanted, active, progress)
+
+    def apply(
+        self,
+        difference: CircuitDifference,
+        on_refusal: OnRefusal = "refuse_all",
+        *,
+        align: bool = True,
+        milestone: Milestone = lambda name: None,
+    ) -> tuple[CircuitProof, ...]:
+        """Carry out a planned change: all of it, or nothing.
+
+        New circuits are set up before others are removed, where modules and PUCs allow this. Circuits that stay keep
+        exactly the same heater currents. If the program is interrupted, the next one restores the former circuits.
+
+        Args:
+            difference: The change, from :meth:`plan_difference`.
+            on_refusal: Whether circuits that cannot be set up prevent the change of all others.
+            align: As for :meth:`connect`.
+            milestone: As for :meth:`connect`.
+
+        Returns:
+            Results for the new circuits.
+
+        Raises:
+            BusyError: Another program has taken over.
+            CircuitError: A wanted circuit cannot be set up (``refuse_all``), or a new circuit could not be verified.
+                Nothing is changed.
+            LumionError: A device failed, or the journal cannot be written; everything was rolled back if possible.
+        """
+        if difference.refusals and on_refusal == "refuse_all":
+            count = len(difference.refusals)
+            raise CircuitError(
+                f"{count} of the wanted circuits cannot be set up, so nothing was changed:\n"
+                + "\n".join(map(str, difference.refusals)),
+                hint="With `on_refusal: skip` in the file, all other circuits are set up.",
+            )
+        if self.setup.record_limits(difference.kept):
+            self.note(self._current_state(()).circuits)
+        if difference.changes_nothing:
+            return ()
+        names = [circuit.request.name for circuit in difference.added]
+        names += [request.name for request in difference.removed]
+        transmitting = self._transmitting({circuit.request.source for circuit in difference.added})
+        try:
+            with self._change("apply", names):
+                proofs = self._set_up(difference, align, milestone)
+                self._end_change(proofs)
+        except BaseException:
+            with contextlib.suppress(LumionError):
+                self._restore_transmitters(difference, transmitting)
+            raise
+        self._remember_alignments(proofs)
         return proofs
+
+    def _set_up(self, difference: CircuitDifference, align: bool, milestone: Milestone) -> tuple[CircuitProof, ...]:
+        proofs: tuple[CircuitProof, ...] = ()
+        if difference.first:
+            requests = [circuit.request for circuit in difference.first]
+            proofs += self.setup.connect(requests, align=align, milestone=milestone)
+        if difference.removed:
+            self.setup.disconnect(difference.removed)
+            milestone("removed")
+        if difference.last:
+            requests = [circuit.request for circuit in difference.last]
+            proofs += self.setup.connect(requests, align=align, milestone=milestone)
+        if self.setup.active is None:
+            switch_heaters_off(self.setup.bench)
+        return proofs
+
+    def _transmitting(self, names: Collection[str]) -> frozenset[str]:
+        modules = self.setup.bench.transponders
+        return frozenset(name for name in names if not modules[name].status().tx_disabled)
+
+    def _restore_transmitters(self, difference: CircuitDifference, transmitting: Collection[str]) -> None:
+        """Switch transmitters on and off as before a change that was rolled back."""
+        self._switch_on_transmitters()
+        needed = {circuit.request.source for circuit in self.state.circuits} | set(transmitting)
+        for name in dict.fromkeys(circuit.request.source for circuit in difference.added):
+            if name not in needed:
+                self.setup.bench.transponders[name].disable()
 
     def switch(self, plan: CircuitPlan, *, milestone: Milestone = lambda name: None) -> tuple[CircuitProof, ...]:
         """Change to a plan from :meth:`~lumion_hw.circuits.setup.PathSetup.plan_change`, and record it.

@@ -298,6 +298,19 @@ class PathSetup:
         self._lighting.remember_losses((), ())
         self.bench.events.add("adopted", circuits=[str(circuit.request) for circuit in plan.circuits])
 
+    def record_limits(self, requests: Collection[CircuitRequest]) -> bool:
+        """Give active circuits the limits of requests with their names; return whether a limit is new."""
+        if self.active is None:
+            return False
+        by_name = {request.name: request for request in requests}
+        circuits = tuple(
+            replace(circuit, request=by_name.get(circuit.request.name, circuit.request))
+            for circuit in self.active.circuits
+        )
+        is_new = [each.request for each in circuits] != [each.request for each in self.active.circuits]
+        self.active = replace(self.active, circuits=circuits)
+        return is_new
+
     # -- measure ------------------------------------------------------------------------------------------------------
 
     def await_los_clear(self, requests: Collection[CircuitRequest]) -> None:

@@ -358,7 +358,7 @@ def active_circuit(
     measured = dict(before.proof) if proof is None else proof_document(proof)
     seen_utc = before.seen_utc if proof is None else time_utc
     arms = tuple(ActiveArm(arm.path, arm.trim) for arm in circuit.arms)
-    return dataclasses.replace(before, arms=arms, proof=measured, seen_utc=seen_utc)
+    return dataclasses.replace(before, request=circuit.request, arms=arms, proof=measured, seen_utc=seen_utc)
 
 
 def proof_document(proof: CircuitProof) -> dict[str, float | None]:

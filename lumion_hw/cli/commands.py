@@ -10,6 +10,7 @@ from lumion_hw.cli.common.version import version_option
 COMMANDS = (
     LazyCommand("demo", "lumion_hw.cli.demo.command:demo", "Calibrate, connect, break and recover the built-in bench."),
     LazyCommand("emulate", "lumion_hw.cli.emulate:emulate", "Emulate the devices of a bench file for other programs."),
+    LazyCommand("fault", "lumion_hw.cli.fault:fault", "Inject and clear faults of an emulated bench, for rehearsals."),
     LazyCommand("serve", "lumion_hw.cli.serve:serve", "Serve a bench to several users and programs."),
     LazyCommand("discover", "lumion_hw.cli.discover:discover", "Find and identify instruments; draft a bench file."),
     LazyCommand("log", "lumion_hw.cli.log:log", "Record readings of a bench at a fixed rate."),
@@ -20,12 +21,13 @@ COMMANDS = (
     LazyCommand("snapshot", "lumion_hw.cli.snapshot:snapshot", "Save the settings of all devices."),
     LazyCommand("restore", "lumion_hw.cli.snapshot:restore", "Show differences and restore saved settings."),
     LazyCommand("connect", "lumion_hw.cli.circuits:connect", "Connect modules through the mesh, verified by light."),
+    LazyCommand("apply", "lumion_hw.cli.apply:apply", "Change the circuits to those of a file."),
     LazyCommand("disconnect", "lumion_hw.cli.circuits:disconnect", "Disconnect circuits, or switch everything off."),
     LazyCommand("circuits", "lumion_hw.cli.circuits:circuits", "List the connected circuits with their margins."),
     LazyCommand("budget", "lumion_hw.cli.circuits:budget", "Print link budgets without using hardware."),
     LazyCommand("explain", "lumion_hw.cli.circuits:explain", "Explain why a circuit takes its path."),
     LazyCommand("hold", "lumion_hw.cli.circuits:hold", "Maintain circuits: polarization, drift, alarms, leases."),
-    LazyCommand("faults", "lumion_hw.cli.faults:faults", "List and clear latched faults of the mesh controller."),
+    LazyCommand("faults", "lumion_hw.cli.faults:faults", "List and clear latched faults of a mesh controller."),
     LazyCommand("fabric", "lumion_hw.cli.fabric:fabric", "Keep jobs connected; replace failed servers by spares."),
     LazyCommand(
         "schedule", "lumion_hw.cli.schedule:schedule", "Build and check communication schedules; run job phases."

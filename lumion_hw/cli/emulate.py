@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,14 +62,16 @@ def emulate(
 
     Controllers, servers and meters listen on TCP, serial instruments on pseudo-terminals, SCPI instruments also on
     HiSLIP. Free ports are chosen unless the bench file fixes them (`emulated_port`, `emulated_hislip_port`). Pass the
-    endpoints file to other commands with `--endpoints`, or its addresses to `Bench.open(file, addresses=...)`. The VISA
-    file is for programs that open instruments through VISA.
+    endpoints file to other commands with `--endpoints`, or its addresses to `Bench.open(file, addresses=...)`. Other
+    programs inject faults with `lumion fault` and the secret in the endpoints file. The VISA file is for programs that
+    open instruments through VISA.
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.bench.emulated import emulated_bench
     from lumion_hw.clock import SystemClock
     from lumion_hw.emulator.wires.server import EmulatorServer
     from lumion_hw.files.writing import check_target, overwrite_policy, write_file
+    from lumion_hw.remote.emulated_faults import CONTROL
 
     for path, description in ((endpoints, "the endpoints file"), (visa, "the VISA file")):
         if path is not None:
@@ -85,16 +88,17 @@ def emulate(
         server = EmulatorServer(clock)
         try:
             addresses, resources = _serve_devices(server, bench, model, Path(directory), tcp_only)
+            control = {CONTROL: _serve_faults(server, bench)}
             # The VISA file comes first, so that it is complete when the endpoints file appears.
             for path, description, content in (
-                (visa, "the VISA file", resources),
-                (endpoints, "the endpoints file", addresses),
+                (visa, "the VISA file", json.dumps(resources, indent=1) + "\n"),
+                (endpoints, "the endpoints file", _private(addresses | control)),
             ):
                 if path is not None:
-                    write_file(path, description, json.dumps(content, indent=1) + "\n", overwrite_policy(force))
-            if endpoints is None:
+                    write_file(path, description, content, overwrite_policy(force))
+            if endpoints is None:  # without the secret, which does not belong on a screen
                 click.echo(json.dumps(addresses, indent=1))
-            note(f"{model.name}: serving {len(addresses)} devices, seed {seed}. Press Ctrl-C to stop.")
+            note(f"{model.name}: serving {len(bench.devices)} devices, seed {seed}. Press Ctrl-C to stop.")
             server.run(stop)
         finally:
             server.close()
@@ -118,6 +122,26 @@ def _serve_devices(
         if (kind is not None and kind.hislip) or hislip_port is not None:
             resources[name].append(visa_resource(server.add_hislip(device, hislip_port or 0)))
     return addresses, resources
+
+
+def _serve_faults(server: EmulatorServer, bench: EmulatedBench) -> str:
+    """Serve the scripted faults on a loopback port, and return the address with a new secret."""
+    import secrets
+
+    from lumion_hw.emulator.faults.fault_control import FaultControl, FaultPort
+
+    secret = secrets.token_urlsafe(16)
+    return f"{server.add_tcp(FaultPort(FaultControl(bench.faults), secret))}/{secret}"
+
+
+def _private(content: object) -> Callable[[Path], None]:
+    """Return a function that writes a JSON file which only its owner may read, because it contains a secret."""
+
+    def write(path: Path) -> None:
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    return write
 
 
 def _stop_at_end_of_input(stop: threading.Event) -> None:

@@ -24,7 +24,8 @@ def faults(target: BenchTarget, name: str | None) -> None:
     """List and clear the latched faults of the mesh controller of BENCH. While a fault is latched, all heaters are off.
 
     Remove the cause first: while it is present, the controller does not clear the fault. Afterwards the heaters stay
-    off until they are programmed. The exit code is 5 while a fault is latched.
+    off until they are programmed. The exit code is 5 while a fault is latched. `lumion fault` is another command: it
+    injects faults into an emulated bench.
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.bench.controller_faults import clear_faults, latched_faults

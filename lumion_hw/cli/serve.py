@@ -197,10 +197,17 @@ def _opened(target: BenchTarget, emulator: EmulatorProcess | None, leave_on_s: f
     from lumion_hw.bench.bench import Bench, load
     from lumion_hw.bench.opening import link_to
     from lumion_hw.clock import SystemClock
+    from lumion_hw.remote.emulated_faults import CONTROL, EmulatedFaults, FaultPortClient
 
     model, clock = load(target.file), SystemClock()
     addresses = emulator.addresses()
-    return Bench(model, lambda name, device: link_to(device, addresses[name], clock), clock, is_emulated_remotely=True)
+    return Bench(
+        model,
+        lambda name, device: link_to(device, addresses[name], clock),
+        clock,
+        is_emulated_remotely=True,
+        faults=EmulatedFaults(FaultPortClient(addresses[CONTROL])),
+    )
 
 
 @contextlib.contextmanager

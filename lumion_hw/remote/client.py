@@ -17,6 +17,7 @@ from lumion_hw.files.json_text import json_text
 from lumion_hw.files.reading import parse_json
 from lumion_hw.links.owner import OwnerProcess, fork_safe
 from lumion_hw.remote.codec import decode_error, decode_received, encode
+from lumion_hw.remote.emulated_faults import EmulatedFaults
 from lumion_hw.remote.proxies import device_proxy
 from lumion_hw.remote.pv_names import (
     CALL,
@@ -203,6 +204,11 @@ class PvaConnection:
                 continue  # the server may come back
 
     @property
+    def bench(self) -> str:
+        """Name of the served bench."""
+        return self._prefix
+
+    @property
     def holds_lease(self) -> bool:
         """Whether this program has taken the lease, which may be lost since."""
         return self._number is not None
@@ -219,6 +225,10 @@ class PvaConnection:
             named = {"kind": kind, "stage": stage, "done": done, "total": total, "error": error}
             with contextlib.suppress(LumionError):
                 self._request(_internal("progress", named, self._number))
+
+    def emulated_faults(self) -> EmulatedFaults:
+        """Return the scripted faults of the served bench, if it is emulated."""
+        return EmulatedFaults(lambda *request: self.call("", "emulated_fault", request))
 
     def clock(self) -> Clock:
         """Return the clock of the readings: that of this host, or an estimate of that of the server."""

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from lumion_hw.circuits import (
     CircuitRequest,
     CircuitService,
 )
+from lumion_hw.circuits.plan.difference import OnRefusal
 from lumion_hw.circuits.state import proof_document
 from lumion_hw.errors import BusyError, ConfigError, LumionError
 from lumion_hw.fabric import FabricJournal, FabricManager, FabricState, Span, read_fabric
@@ -357,6 +358,7 @@ class BenchKeeper:
         jobs: Mapping[str, Callable[..., Callable[[], Any]]] = {
             "connect": self._connect_job,
             "disconnect": self._disconnect_job,
+            "apply": self._apply_job,
             "calibrate": self._calibrate_job,
             "recover": self._recover_job,
             "fail": self._fail_job,
@@ -458,6 +460,23 @@ class BenchKeeper:
             proofs = service.connect(requests, milestone=self._report_progress)
             self._maintenance = None
             return [{"circuit": proof.circuit.request.name, **proof_document(proof)} for proof in proofs]
+
+        return work
+
+    def _apply_job(
+        self, circuits: Sequence[object], on_refusal: str = "refuse_all", dry_run: object = False
+    ) -> Callable[[], Any]:
+        requests, service = [_circuit_request(circuit) for circuit in _as_list(circuits)], self._require_free_circuits()
+        if on_refusal not in get_args(OnRefusal):
+            raise ConfigError(f"on_refusal is {on_refusal!r}", hint=f"Give {' or '.join(get_args(OnRefusal))}.")
+
+        def work() -> dict[str, Any]:
+            self._return_from_trip(service)
+            difference = service.plan_difference(requests)
+            if str(dry_run).lower() not in ("true", "1"):
+                service.apply(difference, cast(OnRefusal, on_refusal), milestone=self._report_progress)
+                self._maintenance = None
+            return difference.document()
 
         return work
 

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -157,6 +157,7 @@ class BenchOwner:
             change_context=self._change_device,
         )
         self._driving_leases: set[int] = set()
+        self._awaited: tuple[int, str, tuple[str, ...]] = (-1, "", ())
         self._readings = BenchReadings(bench, self._clock, wall_s)
         self._keeper = BenchKeeper(
             bench, lock, directory, record, fabric=fabric, on_change=self._news.set, wall_s=wall_s
@@ -380,14 +381,41 @@ class BenchOwner:
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def write(self, name: str, value: object, caller: Caller, *, waits_for_light: bool = False) -> None:
+    def set_awaited(self, text: str, caller: Caller) -> None:
+        """Set the readings that a write with ``waits_for_light`` reads again, while the caller holds its lease.
+
+        Args:
+            text: Names or patterns of readings, or devices, separated by commas; empty for everything that sees light.
+            caller: The client.
+
+        Raises:
+            BusyError: The caller does not hold the lease.
+            ConfigError: A name matches no reading; the message suggests similar names.
+        """
+        lease = self.lease.check(caller)
+        patterns = [pattern.strip().replace(":", ".") for pattern in text.split(",") if pattern.strip()]
+        own = f"{self.bench.model.name}."  # of names of process variables
+        names = self._readings.select([pattern.removeprefix(own) for pattern in patterns])
+        self._awaited = (lease.number, text, names)
+
+    @property
+    def awaited(self) -> str:
+        """The text of :meth:`set_awaited` for the present lease; empty without one."""
+        lease = self.lease.served()
+        return self._awaited[1] if lease.owner and self._awaited[0] == lease.number else ""
+
+    def write(self, name: str, value: object, caller: Caller, *, waits_for_light: bool = False) -> Collection[str]:
         """Write a value to one setting.
 
         Args:
             name: Name of the setting.
             value: The new value.
             caller: The client.
-            waits_for_light: Whether to wait until the light has settled, and then read all light again.
+            waits_for_light: Whether to wait until the light has settled, and then read all light again, or the
+                readings of :meth:`set_awaited`.
+
+        Returns:
+            Names of the points that were read again after the change.
 
         Raises:
             BusyError: The caller does not hold the lease; the message names the holder.
@@ -410,9 +438,11 @@ class BenchOwner:
             finally:
                 self._readings.read_settings(setting.device)
             self._note_driven(setting.device, lease.number)
-            if waits_for_light:
-                setting.wait_settled()
-                self._readings.refresh_light()
+            if not waits_for_light:
+                return ()
+            setting.wait_settled()
+            number, _, awaited = self._awaited
+            return self._readings.refresh(awaited if number == lease.number else ()) or self._readings.refresh_light()
 
     @contextlib.contextmanager
     def _log_change(self, name: str, value: object, by: str, lease: int) -> Iterator[None]:
@@ -484,8 +514,8 @@ class BenchOwner:
         """Start a job and return at once; the published state shows its progress.
 
         Jobs and arguments: ``connect`` (``circuits``: names such as ``a:b``, or request documents), ``disconnect``
-        (``circuits``; by default all), ``calibrate`` (``out``, ``seed``), ``recover``, ``fail`` (``unit``,
-        ``because``), ``repaired`` (``unit``).
+        (``circuits``; by default all), ``apply`` (``circuits``, ``on_refusal``, ``dry_run``), ``calibrate``
+        (``out``, ``seed``), ``recover``, ``fail`` (``unit``, ``because``), ``repaired`` (``unit``).
 
         Raises:
             BusyError: The caller does not hold the lease, or another job is running.
@@ -543,6 +573,23 @@ class BenchOwner:
         finally:
             with contextlib.suppress(LumionError):
                 self._readings.read_faults()
+
+    def request_emulated_fault(
+        self, action: str, device: str, fault: str, arguments: Mapping[str, Any], caller: Caller
+    ) -> Any:
+        """Inject, clear or list scripted faults of an emulated bench, as by its ``emulated_faults``.
+
+        Needs no lease, because a fault stands for an accident. Every change is logged with the name of the client.
+
+        Raises:
+            ConfigError: The bench is real, or a name or an argument is wrong.
+            LumionError: The emulator does not respond, or an argument is out of range.
+        """
+        result = self.bench.emulated_faults.request(action, device, fault, arguments)
+        if action in ("inject", "clear"):
+            about = {"target": device, "fault": fault, "arguments": dict(arguments), "by": caller.name}
+            self.bench.events.add(f"emulated fault {action}", **about)
+        return result
 
     def faults(self) -> tuple[Fault, ...]:
         """Read the latched faults of the mesh controller. Raises the errors of the controller."""

@@ -34,6 +34,8 @@ _REFRESH_S = 5.0
 _RPC_LEASE_S = 60.0
 _MAX_TEXT = 300
 """Longest text of a progress report, in characters."""
+_WAITS_FOR = f"{LEASE}:waits_for"
+"""Process variable with the readings that a blocking put waits for; empty: everything that sees light."""
 
 
 class PvaServer:
@@ -157,6 +159,7 @@ class PvaServer:
         for name, (code, value) in SCALARS.items():
             handler = _PutHandler(self, self._put_owner) if name == f"{LEASE}:owner" else None
             self._add(pv_name(self._bench, name), nt.NTScalar(code), value(state)[0], handler)
+        self._add(pv_name(self._bench, _WAITS_FOR), nt.NTScalar("s"), "", _PutHandler(self, self._put_waits_for))
         self._add(SERVED, nt.NTScalar("s"), json_text({"bench": self._bench, "protocol": PROTOCOL}))
         self._add(pv_name(self._bench, HEARTBEAT), nt.NTScalar("l"), state.number)
 
@@ -177,6 +180,7 @@ class PvaServer:
                 pv.post(_stamped(_table(pv.nt, table_rows), state.time_s, AlarmSeverity.NONE, ""))
         for name, (_code, value) in SCALARS.items():
             self._post_scalar(name, *value(state), state.time_s)
+        self._post_scalar(_WAITS_FOR, self._owner.awaited, AlarmSeverity.NONE, "", state.time_s)
         beat = self._pvs[pv_name(self._bench, HEARTBEAT)]
         beat.post(_stamped(beat.nt.wrap(state.number), state.time_s, AlarmSeverity.NONE, ""))
 
@@ -229,11 +233,11 @@ class PvaServer:
 
     def _writer(self, name: str) -> Callable[[Any, Caller, bool], None]:
         def write(sent: Any, caller: Caller, waits: bool) -> None:
-            self._owner.write(name, _sent_value(sent, self._owner.point(name)), caller, waits_for_light=waits)
+            value = _sent_value(sent, self._owner.point(name))
+            names = self._owner.write(name, value, caller, waits_for_light=waits)
             self._post_point(self._owner.point(name))
-            if waits:
-                for point in self._owner.points().values():
-                    self._post_point(point, dated=True)
+            for each in names:
+                self._post_point(self._owner.point(each), dated=True)
 
         return write
 
@@ -245,6 +249,10 @@ class PvaServer:
         else:
             self._owner.lease.release(caller)
         self._post_lease()
+
+    def _put_waits_for(self, sent: Any, caller: Caller, _waits: bool) -> None:
+        self._owner.set_awaited(str(sent["value"]), caller)
+        self._post_scalar(_WAITS_FOR, self._owner.awaited, AlarmSeverity.NONE, "", time.time())
 
     def _post_lease(self) -> None:
         self._post_scalar(f"{LEASE}:owner", self._owner.lease.served().owner, AlarmSeverity.NONE, "", time.time())
@@ -268,14 +276,20 @@ class PvaServer:
             "stop": self._stop_outputs,
         }
         calls |= {"faults": self._faults, "clear": self._clear}
-        calls |= {job: self._job(job) for job in ("connect", "disconnect", "calibrate", "recover", "fail", "repaired")}
+        calls |= {f"fault:{action}": self._emulated_fault(action) for action in ("inject", "clear", "list", "active")}
+        jobs = ("connect", "disconnect", "apply", "calibrate", "recover", "fail", "repaired")
+        calls |= {job: self._job(job) for job in jobs}
         for name, function in calls.items():
             self._add(pv_name(self._bench, name), nt, "", _CallHandler(self, function))
 
     def _call(self, query: Mapping[str, Any], caller: Caller) -> Any:
         request: Any = parse_json(str(query["request"]).encode(), "a call of a served bench")
-        functions: dict[str, Callable[..., object]] = {"describe": self._describe, "progress": self._report_progress}
-        document = handle_request(request, caller, self._owner.calls, self._owner.lease, functions)
+        own: dict[str, Callable[..., object]] = {
+            "describe": self._describe,
+            "emulated_fault": self._request_emulated_fault,
+            "progress": self._report_progress,
+        }
+        document = handle_request(request, caller, self._owner.calls, self._owner.lease, own)
         return self._p4p.nt.NTScalar("s").wrap(json_text(document, compact=True))
 
     def _report_progress(self, caller: Caller, kind: str, stage: str, done: int, total: int, error: str) -> None:
@@ -288,6 +302,7 @@ class PvaServer:
             "model": bench.model.model_dump_json(exclude_unset=True),
             "emulated": bench.is_emulated,
             "devices": self._owner.calls.describe(),
+            "points": {point.name: point.writable for point in self._owner.points().values()},
         }
 
     def _job(self, kind: str) -> Callable[[Mapping[str, Any], Caller], Any]:
@@ -330,6 +345,20 @@ class PvaServer:
             )
         cleared = self._owner.clear_faults(str(query["fault"]), caller)
         return self._structure({"result": json_text([str(fault) for fault in cleared])})
+
+    def _request_emulated_fault(
+        self, caller: Caller, action: str, target: str, fault: str, arguments: Mapping[str, Any]
+    ) -> Any:
+        return self._owner.request_emulated_fault(action, target, fault, arguments, caller)
+
+    def _emulated_fault(self, action: str) -> Callable[[Mapping[str, Any], Caller], Any]:
+        def call(query: Mapping[str, Any], caller: Caller) -> Any:
+            target, fault = str(query.get("target", "bench")), str(query.get("fault", ""))
+            arguments = {name: value for name, value in query.items() if name not in ("target", "fault")}
+            result = self._owner.request_emulated_fault(action, target, fault, arguments, caller)
+            return self._structure({"result": json_text(result)})
+
+        return call
 
     def _structure(self, fields: Mapping[str, Any]) -> Any:
         codes = {str: "s", int: "l", float: "d"}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from lumion_hw.acquisition.columns import FAILED, Column, Reader, State, Value
+from lumion_hw.acquisition.columns import FAILED, Column, Reader, State, Value, select_names
 from lumion_hw.acquisition.settings import Setting, Settings, SettingValue
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.controller_faults import latched_faults
@@ -23,6 +24,10 @@ from lumion_hw.serving.state import AlarmSeverity, Point
 
 _READ_PERIOD_S = 0.4
 """Reading period of a device; slow devices are read less often."""
+_REFRESH_PAUSE_S = 0.25
+"""Time after a reading that a client waited for in which the device is not read for other purposes."""
+_LONGEST_PAUSE_S = 2.0
+"""Longest time in which the other readings of such a device are not read."""
 _SETTINGS_PERIOD_S = 5.0
 """Period of reading all settings, which may be changed at the front panel."""
 _STOP_TIMEOUT_S = 1.0
@@ -63,6 +68,8 @@ class DeviceReadings:
         self._bench, self._device = bench, device
         self._clock, self._wall_s = clock, wall_s
         self._reader = Reader(bench, (device,)) if columns else None
+        self._part_readers: dict[tuple[str, ...], Reader] = {}
+        self._refreshed_s = self._updated_s = -np.inf
         self.settings: Mapping[str, Setting] = Settings(bench, (device,)) if settings else {}
         self._limits = {name: _limits_or_none(setting) for name, setting in self.settings.items()}
         self._guard, self._settings_guard = threading.Lock(), threading.Lock()
@@ -90,26 +97,51 @@ class DeviceReadings:
         if failure is not None:
             self.failed(failure)
             return self._clock.now() - began_s
-        points: dict[str, Point] = {}
         if self._reader is not None:
-            values = self._reader.read()
-            failure = self._reader.failures.get(self._device)
-            now_s = self._wall_s()
-            for column, value in zip(self._reader.columns, values, strict=True):
-                name = self._names[column.name]
-                if value is not FAILED or failure is None:
-                    points[name] = dataclasses.replace(_reading(column, value, now_s), name=name)
-                elif not isinstance(failure, LinkError):  # the device answers and gives the reason for no value
-                    alarm = str(failure)
-                    points[name] = Point(name, None, column.unit, None, False, now_s, AlarmSeverity.INVALID, alarm)
+            failure = self._read_points(self._reader)
         is_due = self._reader is None or began_s - self._settings_read_s > _SETTINGS_PERIOD_S
         if self.settings and is_due and not isinstance(failure, LinkError):
             failure = self.read_settings()
-        duration_s = self._clock.now() - began_s
-        with self._guard:
-            self._points |= {name: point for name, point in points.items() if name not in self.settings}
+        self._updated_s = self._clock.now()
+        duration_s = self._updated_s - began_s
         self._record_outcome(failure if isinstance(failure, LinkError) else None, duration_s)
         return duration_s
+
+    @property
+    def readings(self) -> tuple[str, ...]:
+        """Names of all readings of the device."""
+        return tuple(self._names.values())
+
+    def refresh(self, names: Collection[str]) -> None:
+        """Read only these readings of the device."""
+        columns = tuple(column for column, name in self._names.items() if name in names)
+        if columns not in self._part_readers:
+            self._part_readers[columns] = Reader(self._bench, columns)
+        failure = self._read_points(self._part_readers[columns])
+        self._refreshed_s = self._clock.now()
+        self._record_outcome(failure if isinstance(failure, LinkError) else None, self._read_time_s)
+
+    @property
+    def is_being_refreshed(self) -> bool:
+        """Whether a client reads some readings again and again, so that reading all others can wait."""
+        now_s = self._clock.now()
+        return now_s - self._refreshed_s < _REFRESH_PAUSE_S and now_s - self._updated_s < _LONGEST_PAUSE_S
+
+    def _read_points(self, reader: Reader) -> LumionError | None:
+        points: dict[str, Point] = {}
+        values = reader.read()
+        failure = reader.failures.get(self._device)
+        now_s = self._wall_s()
+        for column, value in zip(reader.columns, values, strict=True):
+            name = self._names[column.name]
+            if value is not FAILED or failure is None:
+                points[name] = dataclasses.replace(_reading(column, value, now_s), name=name)
+            elif not isinstance(failure, LinkError):  # the device answers and gives the reason for no value
+                alarm = str(failure)
+                points[name] = Point(name, None, column.unit, None, False, now_s, AlarmSeverity.INVALID, alarm)
+        with self._guard:
+            self._points |= {name: point for name, point in points.items() if name not in self.settings}
+        return failure
 
     def read_settings(self) -> LumionError | None:
         """Read the settings of the device; return the error if this failed."""
@@ -252,6 +284,7 @@ class BenchReadings:
             name: setting for device in self._devices.values() for name, setting in device.settings.items()
         }
         self._device_of = {name: device for device in self._devices.values() for name in device.points()}
+        self._readings_by_name = {point: name for name, device in self._devices.items() for point in device.readings}
         section = bench.model.mesh
         self._controller = "" if section is None else section.controller
         self._faults: tuple[Fault, ...] = ()
@@ -293,6 +326,8 @@ class BenchReadings:
         while not self._stop.is_set():
             duration_s = self._read(device)
             self._stop.wait(max(_READ_PERIOD_S - duration_s, min(duration_s, _READ_PERIOD_S)))
+            while device.is_being_refreshed and not self._stop.wait(_REFRESH_PAUSE_S / 5.0):
+                pass  # a client waits for this device
 
     def _read(self, device: DeviceReadings) -> float:
         try:
@@ -331,13 +366,26 @@ class BenchReadings:
         """Return the silent devices by name: start of the silence in seconds since 1970, and the reason."""
         return {name: silence for name, device in self._devices.items() if (silence := device.silent) is not None}
 
-    def refresh_light(self) -> None:
-        """Read all devices that measure light again."""
+    def refresh_light(self) -> Collection[str]:
+        """Read all devices that measure light again, and return the names of all points."""
         bench = self._bench
         light_devices = [*bench.meters, *bench.polarimeters, *bench.transponders, *bench.mesh_states]
         light_devices += [bench.model.mesh.controller] if bench.model.mesh is not None else []
         devices = [device for name, device in self._devices.items() if name in light_devices and device.silent is None]
         bench.clock.run_parallel([device.update for device in devices])
+        return self._device_of.keys()
+
+    def select(self, patterns: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of readings that match the patterns; raises ``ConfigError`` with similar names."""
+        return tuple(select_names(patterns, self._readings_by_name, "reading"))
+
+    def refresh(self, names: Collection[str]) -> Collection[str]:
+        """Read these readings again, each device in parallel, and return their names; skips silent devices."""
+        devices = {self._device_of[name] for name in names}
+        self._bench.clock.run_parallel(
+            [functools.partial(device.refresh, names) for device in devices if device.silent is None]
+        )
+        return names
 
     def setting(self, name: str) -> Setting:
         """Return the setting with this name.

@@ -228,8 +228,8 @@ class ServedJob:
     """A task that a client has started, such as a calibration.
 
     Attributes:
-        kind: ``connect``, ``disconnect``, ``calibrate``, ``recover``, ``fail`` or ``repaired``; ``scan`` if an attached
-            program runs it.
+        kind: ``connect``, ``disconnect``, ``apply``, ``calibrate``, ``recover``, ``fail`` or ``repaired``; ``scan`` if
+            an attached program runs it.
         begun_s: Start time, in seconds since 1970.
         done: Number of completed steps of the current stage.
         total: Number of steps of the current stage; 0 if unknown.

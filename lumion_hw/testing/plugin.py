@@ -34,7 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    """An emulated bench on virtual time, open during the test; ``bench.emulated.faults`` injects faults.
+    """An emulated bench on virtual time, open during the test; ``bench.emulated.faults`` injects faults by name.
+
+    `lumion fault` and ``bench.emulated_faults`` use the same names for a bench in another process.
 
     The marker ``lumion_bench(path, *, seed=0)`` selects bench file and seed; the innermost marker counts. The default
     bench file is the ini option ``lumion_bench``, or a built-in bench. Equal seeds give equal readings.

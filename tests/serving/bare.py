@@ -21,6 +21,8 @@ from lumion_hw.serving.state import ServedHealth, ServedLease, ServedState
 class BareOwner:
     """An owner with calls and a lease, but without readings."""
 
+    awaited = ""
+
     def __init__(self, directory: Any) -> None:
         self.bench = SimpleNamespace(model=SimpleNamespace(name="bare"))
         self.lease = BenchLease(directory, time.time)

@@ -291,6 +291,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
             "the low-power pin is asserted: the module powers down unless its register overrides the pin",
             calls_module,
             "set_low_power_pin",
+            may_precede=True,
         ),
         ScriptedFault(
             "no_host_signal",

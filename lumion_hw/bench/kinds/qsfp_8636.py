@@ -228,6 +228,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
             "the low-power pin is asserted: the module powers down unless its register overrides the pin",
             calls_module,
             "set_low_power_pin",
+            may_precede=True,
         ),
         *(panel_fault(name, fault) for name, fault in FAULTS.items() if name != "unplug"),
     )

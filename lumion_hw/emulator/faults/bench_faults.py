@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,14 +39,33 @@ _FACTOR = Argument("factor", "factor", 0.0, 1e6)
 
 def _trajectory(name: str, unit: str) -> Argument:
     meaning = f"a function of the time in s from now, in {unit}"
-    return Argument(name, meaning, accepts=(callable, meaning))
+    return Argument(name, f"{meaning}, or as text: 0:0,60:2.5", accepts=(callable, meaning), parse=_interpolated)
+
+
+def _interpolated(text: str) -> Trajectory:
+    """Return a function from pairs of time and value; constant before the first pair and after the last."""
+    points = [tuple(map(float, pair.split(":"))) for pair in text.split(",")]
+    if any(len(point) != 2 for point in points) or not np.all(np.isfinite(points)):
+        raise ValueError(text)
+    times_s, values = np.transpose(sorted(points))
+    return lambda now_s: float(np.interp(now_s, times_s, values))
 
 
 def _is_names(value: Any) -> bool:
     return not isinstance(value, str) and isinstance(value, Iterable)
 
 
-_MODULES = Argument("modules", "device names", accepts=(_is_names, "a list of device names"))
+_MODULES = Argument(
+    "modules",
+    "device names",
+    accepts=(_is_names, "a list of device names"),
+    parse=lambda text: tuple(name.strip() for name in text.split(",")),
+)
+
+
+def _device(name: str, meaning: str) -> Argument:
+    return Argument(name, meaning, accepts=(lambda device: isinstance(device, str), "a device name"), parse=str)
+
 
 BENCH_FAULTS: tuple[ScriptedFault, ...] = (
     ScriptedFault(
@@ -82,8 +101,10 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
         "the splitting angle of both couplers of a PUC changes by this angle",
         (_PUC, Argument("common_rad", "angle", -math.pi / 2, math.pi / 2, "rad")),
     ),
-    ScriptedFault("kill_port", "the fibre at a mesh port breaks: no light enters or leaves", (_PORT,)),
-    ScriptedFault("kill_monitor", "the photodiode at a port fails and reads zero", (_MONITOR,)),
+    ScriptedFault(
+        "kill_port", "the fibre at a mesh port breaks: no light enters or leaves", (_PORT,), happens_once=True
+    ),
+    ScriptedFault("kill_monitor", "the photodiode at a port fails and reads zero", (_MONITOR,), happens_once=True),
     ScriptedFault(
         "scale_monitor",
         "the photocurrent at a port is multiplied by a factor; a large factor saturates the converter",
@@ -112,13 +133,13 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
     ScriptedFault(
         "plug",
         "somebody plugs a fibre that is moved by hand into a port, whether or not a calibration asks for this port",
-        (Argument("device", "laser or meter", accepts=(lambda name: isinstance(name, str), "a device name")), _PORT),
+        (_device("device", "laser or meter"), _PORT),
     ),
     ScriptedFault(
         "turn_polarization",
         "the fibre of a module is moved: its polarization rotates, by default to the orthogonal state",
         (
-            Argument("transponder", "device name", accepts=(lambda name: isinstance(name, str), "a device name")),
+            _device("transponder", "device name"),
             Argument("angle_rad", "rotation on the Poincaré sphere", -math.tau, math.tau, "rad", default=math.pi),
         ),
     ),
@@ -164,6 +185,11 @@ class BenchFaults:
 
     # -- by name ----------------------------------------------------------------------------------------------------
 
+    @property
+    def device_names(self) -> Collection[str]:
+        """Names of all devices."""
+        return self._devices.keys()
+
     def list_faults(self, target: str = BENCH) -> tuple[ScriptedFault, ...]:
         """Return the faults of a device, or of the bench as a whole. Raises ``ConfigError`` for an unknown device."""
         if target == BENCH and BENCH not in self._devices:
@@ -187,7 +213,7 @@ class BenchFaults:
         if row in BENCH_FAULTS:
             getattr(self, fault)(**row.validated(arguments, self._places))
             return
-        fault_target = self._target(target)
+        fault_target = self.target(target)
         row.begin(fault_target, **row.validated(arguments, row.places(fault_target)))
 
     def end(self, target: str, fault: str, **arguments: Any) -> None:
@@ -201,7 +227,7 @@ class BenchFaults:
             raise ConfigError(
                 f"fault {fault} cannot be ended", device=target, hint=f"Faults that can be ended: {ending or 'none'}."
             )
-        fault_target = self._target(target)
+        fault_target = self.target(target)
         row.end(fault_target, **row.validated(arguments, row.places(fault_target)))
 
     def after(self, delay_s: float, fault: Callable[[], None]) -> None:
@@ -211,8 +237,10 @@ class BenchFaults:
             raise ConfigError(f"after: {fault!r} is not a function", hint="Give a function that takes no arguments.")
         self._schedule.add(self._schedule.now_s() + delay, fault)
 
-    def _target(self, name: str) -> Target:
-        return Target(self._devices[name], self._modules.get(name))
+    def target(self, name: str) -> Target:
+        """Return the device on which faults of ``name`` act; for a media lane its module."""
+        device = self.device(name)
+        return Target(device, self._modules.get(device.name))
 
     def _checked(self, fault: str, **arguments: Any) -> dict[str, Any]:
         return find_fault(BENCH_FAULTS, fault, BENCH).validated(arguments, self._places)
@@ -229,16 +257,19 @@ class BenchFaults:
 
     def _supply(self, modules: Iterable[str], *, on: bool) -> None:
         names = tuple(self._checked("revive_modules" if on else "kill_modules", modules=modules)["modules"])
+        self.check_modules(names)  # before the first acts, so that a wrong name leaves the bench unchanged
         for name in names:
-            # All names are checked before the first acts, so a wrong name leaves the bench unchanged.
-            if name not in self._modules:
+            (self.end if on else self.inject)(name, MODULE_DEAD)
+
+    def check_modules(self, names: Iterable[str]) -> None:
+        """Raise ``ConfigError`` unless all names are pluggable modules."""
+        for name in names:
+            if not isinstance(name, str) or name not in self._modules:
                 kind_names = ", ".join(self._modules) or "none"
                 raise ConfigError(
                     f"there is no module {name}",
                     hint=f"{suggestion(name, self._modules)}Modules on this bench: {kind_names}.",
                 )
-        for name in names:
-            (self.end if on else self.inject)(name, MODULE_DEAD)
 
     def stick_heater(self, puc: int, arm: int, current_ma: float = 0.0) -> None:
         """Make the heater of a PUC (arm 0 upper, 1 lower) carry a fixed current; 0 is an open heater."""

@@ -40,7 +40,9 @@ def calls_module(hook: str, *values: Any) -> Callable[..., None]:
     return lambda target, **_: getattr(target.module, hook)(*values)
 
 
-def lasting(name: str, meaning: str, action: Callable[..., Callable[..., None]], member: str) -> ScriptedFault:
+def lasting(
+    name: str, meaning: str, action: Callable[..., Callable[..., None]], member: str, *, may_precede: bool = False
+) -> ScriptedFault:
     """Return a fault that switches a condition on when it begins and off when it ends.
 
     Args:
@@ -48,8 +50,9 @@ def lasting(name: str, meaning: str, action: Callable[..., Callable[..., None]],
         meaning: Description of the fault.
         action: How the device is changed: ``calls``, ``sets`` or ``calls_module``.
         member: Name of the method or attribute; it receives true at the start and false at the end.
+        may_precede: Whether the condition may be present before the fault is started.
     """
-    return ScriptedFault(name, meaning, begin=action(member, True), end=action(member, False))
+    return ScriptedFault(name, meaning, begin=action(member, True), end=action(member, False), may_precede=may_precede)
 
 
 def panel_fault(name: str, fault: ModuleFault) -> ScriptedFault:
@@ -62,7 +65,9 @@ def panel_fault(name: str, fault: ModuleFault) -> ScriptedFault:
         target.module.faults.clear(name)
 
     strength = Argument("strength", fault.strength_meaning, fault.low, fault.high, fault.unit, default=fault.strength)
-    return ScriptedFault(name, fault.effect, (strength,), begin, end)
+    return ScriptedFault(
+        name, fault.effect, (strength,), begin, end, is_present=lambda target: name in target.module.faults.active
+    )
 
 
 EVERY_DEVICE: tuple[ScriptedFault, ...] = (

@@ -34,6 +34,7 @@ class Argument:
         component_kind: Kind of component, such as ``port``, for an argument that is a component's number; else empty.
         default: Value if the argument is omitted; ``None`` if it is required.
         accepts: A test of the value and a description of the valid values, for an argument that is not a number.
+        parse: Converts the text that another process sends to a value; by default the text is a number.
     """
 
     name: str
@@ -44,6 +45,16 @@ class Argument:
     component_kind: str = ""
     default: Any = None
     accepts: tuple[Callable[[Any], bool], str] | None = None
+    parse: Callable[[str], Any] = field(default=float, repr=False)
+
+    def from_text(self, fault: str, text: str) -> Any:
+        """Return the value that a text from another process stands for. Raises ``ConfigError`` for an invalid text."""
+        try:
+            return self.parse(text)
+        except ValueError:
+            raise ConfigError(
+                f"{fault}: {self.name} is {text!r}", hint=f"Give {self.effect if self.accepts else 'a number'}."
+            ) from None
 
     def validated(self, fault: str, value: Any, places: Places) -> Any:
         """Return a valid value. Raises ``ConfigError`` for a wrong type, ``LimitError`` for a value out of range."""
@@ -88,6 +99,9 @@ class ScriptedFault:
         begin: Starts the fault on its target, with the arguments by name.
         end: Ends the fault, with the same arguments; ``None`` if it cannot be undone.
         places: Returns the numbers of the device's components, by kind of component (such as ``port``).
+        is_present: Whether a fault that was started is still present; ``None`` for a fault that stays until ``end``.
+        may_precede: Whether the condition may be present before the fault is started.
+        happens_once: Whether the fault has no further effect when it is started again.
     """
 
     name: str
@@ -96,6 +110,9 @@ class ScriptedFault:
     begin: Callable[..., None] = field(default=lambda *_: None, repr=False)
     end: Callable[..., None] | None = field(default=None, repr=False)
     places: Callable[[Any], Places] = field(default=_no_places, repr=False)
+    is_present: Callable[[Any], bool] | None = field(default=None, repr=False)
+    may_precede: bool = False
+    happens_once: bool = False
 
     def validated(self, given_values: Mapping[str, Any], places: Places) -> dict[str, Any]:
         """Check the arguments of the fault and return them, defaults included.

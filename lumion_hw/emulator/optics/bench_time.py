@@ -14,11 +14,13 @@ class BenchTime:
 
     Attributes:
         exchange: Number of the exchange in progress; ``None`` between exchanges.
+        exchange_s: Start of the exchange in progress, or of the last one.
     """
 
     now_s: Callable[[], float]
     due: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     exchange: int | None = None
+    exchange_s: float = 0.0
     _exchanges: int = 0
 
     def add(self, at_s: float, action: Callable[[], None]) -> None:
@@ -43,7 +45,7 @@ class BenchTime:
 
     def __enter__(self) -> None:
         self._exchanges += 1
-        self.exchange = self._exchanges
+        self.exchange, self.exchange_s = self._exchanges, self.now_s()
 
     def __exit__(self, *_: object) -> None:
         self.exchange = None

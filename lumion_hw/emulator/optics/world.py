@@ -709,7 +709,10 @@ class OpticalWorld:
         return self._chip.cells(self.truth.chip_parameters, self._heat.present_mw, common, frequency_hz)
 
     def _now(self) -> float:
-        return self._clock.now() if self._reading_s is None else self._reading_s
+        """Return the time of the light. It stands still during an exchange, so that the mesh is solved once."""
+        if self._reading_s is not None:
+            return self._reading_s
+        return self._clock.now() if self.time.exchange is None else self.time.exchange_s
 
     def _update_world(self) -> None:
         exchange = self.time.exchange
