@@ -38,6 +38,7 @@ _SENTENCES: Mapping[str, tuple[AlarmSeverity, str]] = {
     "drift to be measured": (_MINOR, "{circuit} has drifted: run {hint}."),
     "not noted": (_MINOR, "Circuit state not written: {reason}."),
     "transmitter switched on again": (_NONE, "{transmitter} switched on again."),
+    "transmitter not rolled back": (_MAJOR, "{transmitter} not switched back after a failed change: {reason}."),
     "transmitter not switched on": (_MINOR, "{transmitter} not switched on: {reason}."),
     "owner died": (_MINOR, "The earlier program {name} ended without releasing the bench."),
     "record not certified": (_MINOR, "The calibration record is not certified: {reasons}."),
@@ -83,6 +84,8 @@ _SENTENCES: Mapping[str, tuple[AlarmSeverity, str]] = {
     "calibration resumed": (_NONE, "Calibration resumed after {entries} journal entries."),
     "calibration cut short": (_MINOR, "Calibration interrupted."),
     "source dark": (_MINOR, "No light at port {port}: {reason}."),
+    "plugged": (_NONE, "Fibre {fibre} moved to port {port}."),
+    "could not be switched off": (_MAJOR, "Light not switched off after the calibration: {reason}."),
     "heaters timed": (_NONE, "Heaters settle with a time constant of {heater_tau_s} s."),
     "heater measured": (_NONE, "Heater of PUC {puc}, {arm} arm, measured."),
 }
