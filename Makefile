@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 INPUTS := pyproject.toml constraints.txt
 LOWEST := .venv-lowest
-EXTRAS := cpsat,fast,hdf5,plots,frames,usb,i2c,ftdi,mcp2221,cluster,epics,page
+EXTRAS := cpsat,fast,hdf5,plots,frames,usb,i2c,ftdi,mcp2221,cluster,epics,page,qcodes,bluesky,pymeasure
 
 # Small matrices: a BLAS that starts threads on a busy machine is slower by an order of magnitude.
 export OPENBLAS_NUM_THREADS := 1
@@ -62,7 +62,7 @@ test-lowest: $(LOWEST)/.installed
 	  tests/storage tests/files tests/mesh/record tests/mesh/routing tests/mesh/waves/test_solver_engines.py \
 	  tests/bench/file/test_loader*.py tests/acquisition tests/schedules/test_demand.py tests/schedules/test_prepared_file.py \
 	  tests/cli/test_cli_main.py tests/cli/common/test_cli_output.py tests/cli/test_cli_scan.py tests/cli/test_cli_plan.py \
-	  tests/links/test_visa.py tests/serving/test_page_server.py tests/serving/test_pva.py tests/calibration/run/test_cluster.py
+	  tests/links/test_visa.py tests/serving/test_page_server.py tests/serving/test_pva.py tests/calibration/run/test_cluster.py tests/integrations
 
 campaign: $(VENV)/.installed-test
 	$(BIN)/pytest -m "campaign or hypothesis" --hypothesis-profile campaign -n 2 --dist loadscope $(BOUNDED)
