@@ -50,8 +50,10 @@ EXAMPLES = [
         *("logged_sweep.py", "emulated_meter.py", "chip_spread.py"),
     )
 ]
-LONG_EXAMPLE = (ROOT / "examples" / "calibrate_a_bench.py").read_text(encoding="utf-8")
-EXAMPLES += [pytest.param(LONG_EXAMPLE, id="calibrate_a_bench.py", marks=pytest.mark.long)]
+EXAMPLES += [
+    pytest.param((ROOT / "examples" / name).read_text(encoding="utf-8"), id=name, marks=pytest.mark.long)
+    for name in ("calibrate_a_bench.py", "ber_log.py")
+]
 SCRIPTS = [block for block in blocks() if not _HAS_TESTS.search(block.values[0])] + EXAMPLES
 TESTS = {block.id: block.values[0] for block in blocks() if _HAS_TESTS.search(block.values[0]) and not block.marks}
 
