@@ -94,6 +94,19 @@ def test_the_examples_that_are_tests_pass(pytester) -> None:
         result.stdout.fnmatch_lines([f"{name}.py::*PASSED*"])
 
 
+@pytest.mark.parametrize(("line", "failed"), [("", []), ("max() < DARK_W", ["test_a_broken_fibre"])])
+def test_the_tests_of_a_lab_pass_and_find_a_missing_check(pytester, line: str, failed: list[str]) -> None:
+    shutil.copy(ROOT / "examples" / "mzi_bench.yaml", pytester.path)
+    folder = shutil.copytree(ROOT / "examples" / "lab_tests", pytester.path / "lab_tests")
+    script = (folder / "heater.py").read_text(encoding="utf-8")
+    assert line in script
+    (folder / "heater.py").write_text(script.replace(line, "max() < 0.0") if line else script, encoding="utf-8")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", folder, *(["-k", failed[0]] if failed else []))
+    names = [text.split("::")[1].split()[0] for text in result.outlines if text.startswith("FAILED")]
+    assert names == failed
+    result.assert_outcomes(passed=0 if failed else 10, failed=len(failed), deselected=9 if failed else 0)
+
+
 def test_there_are_examples() -> None:
     names = {block.id.split(":")[0] for block in blocks()}
     assert {"README.md", "testing.md"} <= names
