@@ -29,6 +29,11 @@ ROLES = {
     "temperature": ("temperature0", None),
 }
 """Roles of a new driver, with device name and default number of channels (``None`` if fixed)."""
+PROTOCOLS = {
+    "scpi": {"identity": "the `*IDN?` reply", "discover": "--host 192.0.2.7"},
+    "lines": {"identity": "the query and its reply", "discover": "--serial /dev/ttyUSB0"},
+}
+"""Protocols of a new driver, with the words for them in the README of the package."""
 _MAX_CHANNELS = 64
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _SUFFIX = ".template"
@@ -38,6 +43,13 @@ _SUFFIX = ".template"
 @click.argument("name")
 @click.option(
     "--role", type=click.Choice(list(ROLES)), default="meter", show_default=True, help="Role of the device on a bench."
+)
+@click.option(
+    "--protocol",
+    type=click.Choice(list(PROTOCOLS)),
+    default="scpi",
+    show_default=True,
+    help="scpi, or lines for a meter on a serial line without *IDN?: a query has a reply of one line, a command none.",
 )
 @click.option(
     "--channels",
@@ -50,15 +62,15 @@ _SUFFIX = ".template"
     help="Directory for the package, new or empty.  [default: NAME]",
 )
 @json_option
-def new_driver(name: str, role: str, channels: int | None, out: Path | None, as_json: bool) -> None:
+def new_driver(name: str, role: str, protocol: str, channels: int | None, out: Path | None, as_json: bool) -> None:
     """Create a package that adds the kind of device NAME: maker and model, such as acme-pm8.
 
     The package contains a driver, an emulated device, a bench-file entry, discovery, tests and a bench file. It works
     for an imaginary instrument; replace the commands with those of your instrument.
     """
-    fields = template_fields(name, role, channels)
+    fields = template_fields(name, role, channels, protocol)
     folder = out or Path(name)
-    files = write_package(folder, role, fields)
+    files = write_package(folder, role if protocol == "scpi" else f"{role}_{protocol}", fields)
     if as_json:
         echo_json({"directory": str(folder), "files": files})
         return
@@ -66,11 +78,12 @@ def new_driver(name: str, role: str, channels: int | None, out: Path | None, as_
     note(f"Next: cd {folder} && python -m pip install -e '.[test]' && python -m pytest; then read README.md there.")
 
 
-def template_fields(name: str, role: str, channels: int | None = None) -> dict[str, str]:
+def template_fields(name: str, role: str, channels: int | None = None, protocol: str = "scpi") -> dict[str, str]:
     """Return the values of the placeholders in the template.
 
     Raises:
-        ConfigError: The name is invalid or in use, or ``channels`` is given for a role with a fixed number.
+        ConfigError: The name is invalid or in use, ``channels`` is given for a role with a fixed number, or the
+            protocol has no template for this role.
     """
     from lumion_hw.bench.file.known_kinds import kind_names
 
@@ -87,6 +100,15 @@ def template_fields(name: str, role: str, channels: int | None = None) -> dict[s
             f"a package {package!r} is already installed; the new one would hide it", hint="Choose another name."
         )
     device, default_channels = ROLES[role]
+    if protocol != "scpi":
+        if role != "meter":
+            raise ConfigError(
+                f"--protocol {protocol} has a template for the role meter, not for {role}",
+                hint="Leave --protocol out and replace the session as docs/cookbook/driver.md shows.",
+            )
+        if channels not in (None, 1):
+            raise ConfigError(f"the template of --protocol {protocol} has one channel", hint="Leave --channels out.")
+        default_channels = 1
     if default_channels is None and channels is not None:
         raise ConfigError(f"the role {role} has no number of channels", hint="Leave --channels out.")
     n_channels = channels or default_channels or 1
@@ -102,10 +124,11 @@ def template_fields(name: str, role: str, channels: int | None = None) -> dict[s
         "channels": str(tuple(range(1, n_channels + 1))) if n_channels <= 8 else f"tuple(range(1, {n_channels + 1}))",
         "n_channels": str(n_channels),
         "last": str(n_channels),
+        **PROTOCOLS[protocol],
     }
 
 
-def write_package(folder: Path, role: str, fields: dict[str, str]) -> list[str]:
+def write_package(folder: Path, template_name: str, fields: dict[str, str]) -> list[str]:
     """Write the files of a new package and return their names, sorted.
 
     Raises:
@@ -118,7 +141,7 @@ def write_package(folder: Path, role: str, fields: dict[str, str]) -> list[str]:
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
             raise ConfigError(f"{folder} is not an empty directory", hint="Choose another one with --out.")
     template = resources.files("lumion_hw.cli") / "driver_template"
-    contents = _fill_template(template / "common", fields) | _fill_template(template / role, fields)
+    contents = _fill_template(template / "common", fields) | _fill_template(template / template_name, fields)
     for name in sorted(contents):
         write_file(folder / name, "a file of the package", contents[name], overwrite="nothing")
     return sorted(contents)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from lumion_hw.errors import FrameError, VerifyError
+from lumion_hw.sessions.lines import OneLineSession
 from lumion_hw.sessions.scpi import ScpiSession
 
 ValueT = TypeVar("ValueT")
@@ -59,7 +60,7 @@ class HeldSetup:
         joined: Whether the instrument accepts several queries in one message, separated by semicolons (IEEE 488.2).
     """
 
-    def __init__(self, session: ScpiSession, *, joined: bool = True) -> None:
+    def __init__(self, session: ScpiSession | OneLineSession, *, joined: bool = True) -> None:
         self._session = session
         self._joined = joined
         self._settings: dict[str, HeldSetting] = {}

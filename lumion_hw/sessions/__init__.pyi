@@ -1,5 +1,5 @@
 from .framed.session import FramedSession as FramedSession
-from .lines import LineSession as LineSession
+from .lines import LineSession as LineSession, OneLineSession as OneLineSession
 from .module.adapter import (
     AdapterRegisters as AdapterRegisters,
     I2cAdapter as I2cAdapter,

@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(sys.executable).parent
-OTHERS = [f"--role={role}" for role in ROLES if role != "meter"]
+OTHERS = [*(f"--role={role}" for role in ROLES if role != "meter"), "--protocol=lines"]
 
 
 def made(folder: Path, *options: str) -> Path:
@@ -48,7 +48,7 @@ def run_in(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 def test_its_tests_pass_as_it_is_made(options: str, tmp_path: Path) -> None:
     folder = made(tmp_path / "lab", *options.split())
     # What it promises over real wires waits for silences by the wall clock: the long test has it.
-    ran = run_in(folder, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not tcp")
+    ran = run_in(folder, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not tcp and not pty")
     assert ran.returncode == 0, ran.stdout
     assert "skipped" not in ran.stdout.splitlines()[-1]
     assert int(ran.stdout.splitlines()[-1].split(" passed")[0]) > 25
@@ -91,6 +91,39 @@ def test_installed_by_pip_all_its_tests_and_types_pass(options: str, tmp_path: P
 def test_channels_of_what_has_none_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new-driver", "acme-tl1", "--role", "laser", "--channels", "2", "--out", str(tmp_path / "lab")]) == 2
     assert "the role laser has no number of channels" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "why"), [("--role laser", "template for the role meter"), ("--channels 2", "has one channel")]
+)
+def test_lines_have_a_template_for_a_meter_of_one_channel(
+    options: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "lab"
+    assert main(["new-driver", "acme-pm8", "--protocol", "lines", *options.split(), "--out", str(folder)]) == 2
+    assert why in capsys.readouterr().err
+    assert not folder.exists()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("right", "wrong", "failed"),
+    [
+        ("            self._set_watts()\n", "", "test_bytes or other_session"),
+        (", expected=expected)", ")", "reply_to_another_query"),
+        ("        if actual != expected:", "        if False:", "not_accepted"),
+    ],
+)
+def test_a_fault_in_a_driver_of_lines_is_seen_by_its_tests(right: str, wrong: str, failed: str, tmp_path: Path) -> None:
+    folder = made(tmp_path / "lab", "--protocol=lines")
+    driver = folder / "src" / "acme_pm8" / "driver.py"
+    text = driver.read_text()
+    assert right in text
+    driver.write_text(text.replace(right, wrong))
+    ran = run_in(
+        folder, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", f"({failed}) and not pty"
+    )
+    assert ran.returncode == 1, ran.stdout
 
 
 def test_what_is_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

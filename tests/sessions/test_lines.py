@@ -1,4 +1,4 @@
-"""The session of devices that end each reply with a word."""
+"""The sessions of devices that end each reply with a word, and of those that answer with one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import assume, given, strategies as st
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, DeviceError, FrameError, LinkLost, LinkTimeout
 from lumion_hw.links import RecordedExchange, ReplayPeer, replay_link
-from lumion_hw.sessions.lines import LineSession
+from lumion_hw.sessions.lines import LineSession, OneLineSession
 from tests.effort import examples
 
 MARKER = RecordedExchange(b"V?\r\n", b"CH1 0 CH2 0 CH3 0 CH4 0\r\nDone\r\n")
@@ -157,4 +157,64 @@ def test_bytes_left_by_another_program_spoil_only_the_first_command(spoilt: byte
         replay_link(peer, clock), clock, device="epc", done="Done", failed="Error!", marker="V?", is_marker_reply=bool
     )
     assert session.open() == LINES
+    assert peer.remaining == ()
+
+
+# One line without an end word -----------------------------------------------------------------------------------------
+
+
+def one_line(*exchanges: RecordedExchange, line_end: str = "\n") -> tuple[OneLineSession, ReplayPeer]:
+    clock = VirtualClock()
+    peer = ReplayPeer([RecordedExchange(f"W?{line_end}".encode(), b"1550\r\n"), *exchanges], clock)
+    session = OneLineSession(
+        replay_link(peer, clock), clock, device="meter", marker="W?", marker_reply=r"\d{4}", line_end=line_end
+    )
+    assert session.open() == "1550"
+    return session, peer
+
+
+@pytest.mark.parametrize(
+    "reply", [b"+1.2E-05\n", b"+1.2E-05\r\n", b"+1.2E-05\r", b"D?\r\n+1.2E-05\r\n", b"\r\n+1.2E-05\r\n"]
+)
+def test_a_query_is_answered_by_one_line_without_its_echo(reply: bytes) -> None:
+    session, peer = one_line(RecordedExchange(b"D?\n", reply), RecordedExchange(b"D?\n", b"+3.0E-05\r\n"))
+    assert [session.query("D?"), session.query("D?")] == ["+1.2E-05", "+3.0E-05"]
+    assert not session.is_out_of_sync
+    assert peer.remaining == ()
+
+
+def test_a_command_waits_for_no_reply() -> None:
+    session, peer = one_line(RecordedExchange(b"F3\r", b""), RecordedExchange(b"F?\r", b"3\r"), line_end="\r")
+    session.write("F3")
+    assert session.query("F?") == "3"
+    assert peer.remaining == ()
+
+
+def test_a_reply_of_another_form_is_an_error_and_the_marker_restores_order() -> None:
+    session, peer = one_line(
+        RecordedExchange(b"D?\n", b"3\r\n"),
+        RecordedExchange(b"W?\n", b"+1.2E-05\r\n"),  # a late reply, which does not pass for that of the marker
+        RecordedExchange(b"W?\n", b"1550\r\n"),
+        RecordedExchange(b"D?\n", b"+1.2E-05\r\n"),
+    )
+    with pytest.raises(FrameError, match=r"D\?: the reply is '3'"):
+        session.query("D?", expected=r"[+-]\d\.\dE[+-]\d\d")
+    assert session.query("D?") == "+1.2E-05"
+    assert peer.remaining == ()
+
+
+def test_silence_is_a_time_out_and_a_device_that_stays_silent_is_lost() -> None:
+    session, _ = one_line(RecordedExchange(b"D?\n", b""), *[RecordedExchange(b"W?\n", b"")] * 3)
+    with pytest.raises(LinkTimeout):
+        session.query("D?")
+    with pytest.raises(LinkLost):
+        session.query("D?")
+
+
+@pytest.mark.parametrize("text", ["", "D?\n", "é"])
+def test_what_is_no_line_is_refused_before_it_is_sent(text: str) -> None:
+    session, peer = one_line()
+    for send in (session.query, session.write):
+        with pytest.raises(ConfigError, match="is not a command"):
+            send(text)
     assert peer.remaining == ()

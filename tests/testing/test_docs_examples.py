@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from calibration import BenchProbe, Calibration
 from lumion_hw import Bench, save_record
 from tests.circuits.known_mesh import record_of_truth
 from tests.recorded_calibration import recorded_in
@@ -50,8 +51,10 @@ EXAMPLES = [
         *("logged_sweep.py", "emulated_meter.py", "chip_spread.py"),
     )
 ]
-LONG_EXAMPLE = (ROOT / "examples" / "calibrate_a_bench.py").read_text(encoding="utf-8")
-EXAMPLES += [pytest.param(LONG_EXAMPLE, id="calibrate_a_bench.py", marks=pytest.mark.long)]
+EXAMPLES += [
+    pytest.param((ROOT / "examples" / name).read_text(encoding="utf-8"), id=name, marks=pytest.mark.long)
+    for name in ("calibrate_a_bench.py", "ber_log.py")
+]
 SCRIPTS = [block for block in blocks() if not _HAS_TESTS.search(block.values[0])] + EXAMPLES
 TESTS = {block.id: block.values[0] for block in blocks() if _HAS_TESTS.search(block.values[0]) and not block.marks}
 
@@ -65,9 +68,18 @@ def test_the_example_runs(code, tmp_path, monkeypatch) -> None:
             shutil.copy(file, tmp_path)
     if '"record.json"' in code and "save_record" not in code:
         recorded_in(tmp_path)  # what the tutorial's calibration of `small-bench` leaves
+    if '"mzi.json"' in code:
+        calibrate(tmp_path / "mzi_bench.yaml", tmp_path / "mzi.json")
     if "pyplot" in code or ".savefig(" in code:
         monkeypatch.setenv("MPLBACKEND", "agg")
     exec(compile(code, "example", "exec"), {"__name__": "__main__"})
+
+
+def calibrate(bench: Path, record: Path) -> None:
+    """Calibrate a bench of three MZIs: unlike `record_of_truth`, this finds the power of the laser."""
+    with Bench.emulate(bench, seed=1) as emulated, emulated.dark():
+        probe = BenchProbe(emulated)
+        save_record(Calibration(probe, probe.device_under_test(), seed=1).run(), record)
 
 
 def test_the_examples_that_are_tests_pass(pytester) -> None:
@@ -80,6 +92,19 @@ def test_the_examples_that_are_tests_pass(pytester) -> None:
     assert set(result.parseoutcomes()) <= {"passed", "skipped", "deselected"}
     for name in names:
         result.stdout.fnmatch_lines([f"{name}.py::*PASSED*"])
+
+
+@pytest.mark.parametrize(("line", "failed"), [("", []), ("max() < DARK_W", ["test_a_broken_fibre"])])
+def test_the_tests_of_a_lab_pass_and_find_a_missing_check(pytester, line: str, failed: list[str]) -> None:
+    shutil.copy(ROOT / "examples" / "mzi_bench.yaml", pytester.path)
+    folder = shutil.copytree(ROOT / "examples" / "lab_tests", pytester.path / "lab_tests")
+    script = (folder / "heater.py").read_text(encoding="utf-8")
+    assert line in script
+    (folder / "heater.py").write_text(script.replace(line, "max() < 0.0") if line else script, encoding="utf-8")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", folder, *(["-k", failed[0]] if failed else []))
+    names = [text.split("::")[1].split()[0] for text in result.outlines if text.startswith("FAILED")]
+    assert names == failed
+    result.assert_outcomes(passed=0 if failed else 10, failed=len(failed), deselected=9 if failed else 0)
 
 
 def test_there_are_examples() -> None:
@@ -270,14 +295,20 @@ def test_the_table_of_a_chip_of_your_own_has_every_bench() -> None:
     assert set(re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)) >= benches
 
 
-def test_the_bench_of_the_second_tutorial_is_the_example_and_passes_its_commands(tmp_path) -> None:
+@pytest.mark.parametrize("is_calibrated", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_the_bench_of_the_second_tutorial_is_the_example_and_passes_its_commands(tmp_path, is_calibrated: bool) -> None:
     page, example = ROOT / "docs" / "tutorial-own-bench.md", ROOT / "examples" / "mzi_bench.yaml"
     (shown,) = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert example.read_text(encoding="utf-8").partition("\n")[2] == shown  # its first line is a remark
     shutil.copy(example, tmp_path)
     steps = session(page)
     for (program, *arguments), _ in steps:
+        if program == "lumion-calibrate" and not is_calibrated:
+            continue
         command = [str(Path(sys.executable).with_name(program)), *arguments]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
         assert done.stdout
-    assert [command[2] for command, _ in steps] == ["check", "show"]
+    assert "0x 1x" in done.stdout  # the page explains this path
+    assert [command[1:3] for command, _ in steps] == [
+        *(["bench", "check"], ["bench", "show"], ["run", "mzi_bench.yaml"], ["mesh", "route"])
+    ]

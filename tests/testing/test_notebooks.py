@@ -1,4 +1,4 @@
-"""The notebooks of examples/: executed, small, of no machine in particular, and they run again."""
+"""The notebook of examples/: executed, small, of no machine in particular, and it runs again."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def kinds(cell: dict) -> set[str]:
     return {output["output_type"] for output in cell["outputs"]}
 
 
-def test_there_are_two_of_them() -> None:
-    assert [path.stem for path in NOTEBOOKS] == ["calibrate_and_program", "connect_and_recover"]
+def test_there_is_one_of_them() -> None:
+    assert [path.stem for path in NOTEBOOKS] == ["fifteen_minutes"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -41,22 +41,17 @@ def test_it_was_executed_from_top_to_bottom_without_an_error(path: Path) -> None
 def test_it_is_small_and_names_no_machine(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert len(text.encode()) < MAX_BYTES
+    text = re.sub(r'"image/png": "[^"]*"', "", text)  # letters of a picture may spell any name
     assert not PATHS.search(text)
-    assert socket.gethostname() not in text
+    assert not re.search(rf"\b{re.escape(socket.gethostname())}\b", text)
     assert "<script" not in text
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("calibrate_and_program", marks=pytest.mark.campaign),
-        pytest.param("connect_and_recover", marks=pytest.mark.campaign),
-    ],
-)
-def test_it_runs_again(name: str, tmp_path: Path) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_runs_again(path: Path, tmp_path: Path) -> None:
     pytest.importorskip("nbclient", reason="nbclient, of the extra test, is not there")
-    subprocess.run([sys.executable, ROOT / "benchmarks" / "notebooks.py", "--out", tmp_path, name], check=True)
-    (path,) = (path for path in NOTEBOOKS if path.stem == name)
+    subprocess.run([sys.executable, ROOT / "benchmarks" / "notebooks.py", "--out", tmp_path, path.stem], check=True)
     before, after = code_cells(path), code_cells(tmp_path / path.name)
     assert [cell["source"] for cell in after] == [cell["source"] for cell in before]
     # How much text comes in one piece is a matter of time.
