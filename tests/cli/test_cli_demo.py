@@ -225,7 +225,10 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_for_people_it_prints_the_bench_then_results_then_files(shown: Run) -> None:
     assert shown.code == 0, shown.stderr
-    assert shown.stdout.startswith("small (emulated): a mesh of 15 unit cells (PUCs) with 16 ports, 3 servers, ")
+    assert shown.stdout.startswith(
+        "small (emulated): a mesh of 15 unit cells (PUCs) with 16 ports\n"
+        "3 servers, 1 power meter, 3 modules, 3 polarization controllers\n"
+    )
     titles = (
         f"\nPicture of the mesh: {shown.directory}/mesh.svg\n",
         "\nCalibration\n",

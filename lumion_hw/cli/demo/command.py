@@ -16,8 +16,10 @@ from lumion_hw.cli.demo.terminal import bench_text, calibration_text, circuits_t
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
+    from lumion_hw.bench.file.model import BenchModel
     from lumion_hw.cli.common.progress import RunProgress
     from lumion_hw.cli.demo.artifacts import Artifacts
+    from lumion_hw.mesh.layout.topology import MeshTopology
 
 SIGMA_MRAD = 2.0
 """Target accuracy of the demo in mrad, sufficient for circuits."""
@@ -57,7 +59,7 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
     The demo needs no hardware: the devices are emulated in this process, on virtual time. Drivers and bytes on the wire
     are the same as with real devices.
     """
-    from lumion_hw.bench.bench import Bench
+    from lumion_hw.bench.bench import Bench, load
     from lumion_hw.cli.common.progress import RunProgress
     from lumion_hw.cli.demo.artifacts import Artifacts
     from lumion_hw.files.writing import writing
@@ -66,13 +68,16 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
     start_s, start_cpu_s = time.monotonic(), time.process_time()
     with ExitStack() as stack:
         bars = stack.enter_context(RunProgress(True, quiet=as_json, later_s=_LATER_S, stage_lines=False))
-        bars("opening", 0, 1)
-        bench = stack.enter_context(Bench.emulate(file, seed=seed))
+        show = _show_nothing if as_json else _Display(bars)
+        model = load(file)
+        mesh = model.topology()
         directory = new_run_directory(out)
         with writing("to", directory):
             directory.mkdir(parents=True, exist_ok=True)
-        show = _show_nothing if as_json else _Display(bars)
-        _show_bench(bench, Artifacts.in_directory(directory), show)
+        _show_bench(model, mesh, Artifacts.in_directory(directory), show)
+        bars("opening", 0, 1)
+        bench = stack.enter_context(Bench.emulate(file, seed=seed))
+        bars("opening", 1, 1)
         left_out = _run(bench, seed, directory, sigma_mrad, bars, show, plots=plots, as_json=as_json)
         if as_json:
             return
@@ -142,13 +147,13 @@ def omissions(sigma_mrad: float, missing_in_report: Sequence[str]) -> list[str]:
     return texts
 
 
-def _show_bench(bench: Bench, artifacts: Artifacts, show: Callable[[str], None]) -> None:
-    """Show the bench, then draw its mesh without circuits."""
+def _show_bench(model: BenchModel, mesh: MeshTopology, artifacts: Artifacts, show: Callable[[str], None]) -> None:
+    """Show the bench, then draw its mesh without circuits; opening the bench takes longer than that."""
     from lumion_hw.files.writing import write_file
     from lumion_hw.mesh.picture.drawing import mesh_svg
 
-    show(bench_text(bench))
-    picture = mesh_svg(bench.mesh.topology, title=f"{bench.model.name}, before the calibration")
+    show(bench_text(model, mesh))
+    picture = mesh_svg(mesh, title=f"{model.name}, before the calibration")
     write_file(artifacts.picture, "the figure", picture)
     show(
         f"Picture of the mesh: {artifacts.picture}\n"

@@ -6,6 +6,7 @@ All other figures are in the files of the run.
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,11 @@ from lumion_hw.files.escaping import one_line
 
 if TYPE_CHECKING:
     from calibration.report.headline import Headline
-    from lumion_hw.bench.bench import Bench
+    from lumion_hw.bench.file.model import BenchModel
     from lumion_hw.circuits import CircuitProof
     from lumion_hw.cli.demo.artifacts import Artifacts
     from lumion_hw.fabric import Recovery
+    from lumion_hw.mesh.layout.topology import MeshTopology
 
 COLUMNS = 80
 _MAX_CIRCUITS, _MAX_REMARKS = 12, 6
@@ -32,19 +34,20 @@ def wrapped(text: str, indent: str = "") -> str:
     )
 
 
-def bench_text(bench: Bench) -> str:
-    """Return the size of a bench and the numbers of its devices, in two or three lines."""
-    model, mesh = bench.model, bench.mesh.topology
-    counts = (
-        (len(model.servers), "server"),
-        (len(bench.transponders), "optical module"),
-        (len(bench.meters), "power meter"),
-        (len(bench.lasers), "laser"),
-        (len(bench.polarization), "polarization controller"),
-    )
-    devices = (f"{count} {name}{'s' if count > 1 else ''}" for count, name in counts if count)
-    size = f"a mesh of {mesh.n_pucs} unit cells (PUCs) with {mesh.n_ports} ports"
-    return wrapped(f"{model.name} (emulated): {', '.join((size, *devices))}", "  ")
+def bench_text(model: BenchModel, mesh: MeshTopology) -> str:
+    """Return the size of a bench and the numbers of its servers and devices, in two lines."""
+    from lumion_hw.bench.file.known_kinds import kind_named
+    from lumion_hw.bench.file.roles import Role
+
+    kinds = [kind_named(device.kind) for device in model.devices.values()]
+    roles = [kind.role for kind in kinds if kind is not None and kind.role not in (Role.MESH, Role.MESH_STATES)]
+    counts = {"server": len(model.servers)} | Counter(role.label for role in roles)
+    size = f"{model.name} (emulated): a mesh of {mesh.n_pucs} unit cells (PUCs) with {mesh.n_ports} ports"
+    return f"{wrapped(size)}\n{wrapped(', '.join(_counted(*item) for item in counts.items()), '  ')}"
+
+
+def _counted(name: str, count: int) -> str:
+    return f"{count} {name}{'' if count == 1 else 'es' if name.endswith('ch') else 's'}"
 
 
 def calibration_text(headline: Headline) -> str:
