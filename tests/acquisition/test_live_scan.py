@@ -127,8 +127,12 @@ def test_a_resumed_scan_shows_the_points_of_before(bench, tmp_path: Path, monkey
     assert [int(np.isfinite(picture).sum()) for picture in album.pictures] == [0, 4, 5, 5]
 
 
-def test_a_view_that_fails_on_the_way_does_not_end_the_scan(bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_view_that_fails_on_the_way_does_not_end_the_scan(
+    bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = []
+    monkeypatch.setattr("lumion_hw.acquisition.live_scan.PERIOD_S", 0.0)
+    monkeypatch.setattr("lumion_hw.acquisition.live_scan._WAIT_PER_DRAWING", 0.0)
 
     def view(data: ScanData) -> None:
         calls.append(data.n_read)

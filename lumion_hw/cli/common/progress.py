@@ -114,12 +114,19 @@ class RunProgress:
         self._beat: threading.Thread | None = None
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Update the progress of a stage; a new stage ends the previous one."""
+        """Update the progress of a stage; a new stage ends the previous one.
+
+        Stages with the same name up to a comma share one bar.
+        """
         with self._drawing:
             if stage != self.stage:
-                self._end(finished=True)
-                self.stage, self.done, self._stage_began_s = stage, 0, self._clock()
-                self._bar = self._bars.enter_context(progress(total, self._label(), _BAR_WIDTH, show_eta=False))
+                is_drawn = self._bar is not None and not self._bar.hidden
+                if not (is_drawn and _name(stage) == _name(self.stage)):
+                    self._end(finished=True)
+                    self._stage_began_s = self._clock()
+                self.stage, self.done = stage, 0
+                if self._bar is None:
+                    self._bar = self._bars.enter_context(progress(total, self._label(), _BAR_WIDTH, show_eta=False))
             if self._forecast is not None:
                 self._forecast.at(stage, done, total)
             self.done, self.total = done, total
@@ -132,10 +139,12 @@ class RunProgress:
             return
         if not bar.hidden:
             bar.length, bar.label = self.total, self._label()
+            bar.pos, bar.finished = min(bar.pos, self.done), False  # click only steps forwards
             bar.update(self.done - bar.pos)
             bar.render_progress()
         elif not self._quiet and self._clock() - self._line_s >= _LINE_PERIOD_S:
-            self._print_line(f"{_duration(self._clock() - self._began_s)}: {self.where()}{self._remaining_phrase()}")
+            elapsed, steps = _elapsed(self._clock() - self._began_s), f"{self.done} of {self.total}"
+            self._print_line(f"{elapsed}: {_name(self.stage)}, {steps}{self._remaining_phrase()}")
 
     def _print_line(self, text: str) -> None:
         self._line_s = self._clock()
@@ -148,7 +157,8 @@ class RunProgress:
             self.stage = ""
 
     def _label(self) -> str:
-        return f"{self.stage:>15}  {_duration(self._clock() - self._stage_began_s):>6}  {self._remaining_text():>14}"
+        elapsed = _duration(self._clock() - self._stage_began_s)
+        return f"{_name(self.stage):>15}  {elapsed:>6}  {self._remaining_text():>14}"
 
     def _remaining_text(self) -> str:
         remaining_s = None if self._forecast is None else self._forecast.remaining_s()
@@ -191,6 +201,16 @@ class RunProgress:
         if self._beat is not None:
             self._beat.join()
         self._end(finished=error is None)
+
+
+def _name(stage: str) -> str:
+    """Return the name of a stage without details after a comma."""
+    return stage.partition(",")[0]
+
+
+def _elapsed(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
 def _duration(seconds: float) -> str:

@@ -122,6 +122,19 @@ def test_a_bar_whose_stage_needed_fewer_steps_ends_whole(monkeypatch: pytest.Mon
     assert "100%" in lines[-1]
 
 
+def test_the_trials_of_a_stage_share_one_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_of(monkeypatch)
+    with RunProgress(True) as progress:
+        progress("global fit", 60, 60)
+        for cause in ("slow heat", "reflections at facets and " * 5):
+            progress(f"global fit, trying {cause}", 15, 60)
+        assert "25%" in terminal.getvalue().rpartition("\r")[2]
+        progress("verification", 1, 40)
+    lines = click.unstyle(terminal.getvalue()).splitlines()
+    assert sum("global fit" in line for line in lines) == 1
+    assert max(len(frame) for line in lines for frame in line.split("\r")) < 80
+
+
 def test_a_stage_that_was_cut_short_ends_where_it_stood(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = terminal_of(monkeypatch)
     with contextlib.suppress(KeyboardInterrupt), RunProgress(True) as progress:
@@ -175,6 +188,15 @@ def test_off_a_terminal_a_long_stage_has_lines_of_its_own(capsys: pytest.Capture
     now.seconds = 18.0
     progress.draw()
     assert capsys.readouterr().err == "18 s: sweeps, 1 of 144\n"
+
+
+def test_a_line_every_ten_seconds_leaves_out_details(capsys: pytest.CaptureFixture[str]) -> None:
+    now = Now()
+    progress = RunProgress(None, stage_lines=False, clock=now)
+    progress("global fit, trying slow heat and reflections at facets", 8, 60)
+    now.seconds = 125.0
+    progress.draw()
+    assert capsys.readouterr().err == "2 min 05 s: global fit, 8 of 60\n"
 
 
 def test_a_line_every_ten_seconds_ends_with_the_remaining_time(capsys: pytest.CaptureFixture[str]) -> None:
