@@ -130,7 +130,7 @@ def test_the_trials_of_a_stage_share_one_bar(monkeypatch: pytest.MonkeyPatch) ->
             progress(f"global fit, trying {cause}", 15, 60)
         assert "25%" in terminal.getvalue().rpartition("\r")[2]
         progress("verification", 1, 40)
-    lines = click.unstyle(terminal.getvalue()).splitlines()
+    lines = click.unstyle(terminal.getvalue()).split("\n")
     assert sum("global fit" in line for line in lines) == 1
     assert max(len(frame) for line in lines for frame in line.split("\r")) < 80
 
