@@ -55,16 +55,15 @@ class LiveScan:
         """Take over the points of an earlier run."""
         self._data = replace(ScanData.of(self._header, table), setting_was={})
 
-    def add(self, row: LogRow) -> None:
-        """Add a point, and call the view if it is due."""
+    def add(self, row: LogRow) -> bool:
+        """Add a point; return whether it is time for the next :meth:`show`."""
         data, n_settings = self._data, len(row.values) - len(self._data.value)
         for name, value in zip(data.value, row.values[n_settings:], strict=True):
             data.value[name].reshape(-1)[row.index] = value.number
             data.state[name].reshape(-1)[row.index] = value.state
         data.time_s.reshape(-1)[row.index] = row.time_s
         data.by_instrument.reshape(-1)[row.index] = row.values[n_settings - 1].number == 1.0
-        if self._clock() >= self._due_s:
-            self.show()
+        return self._clock() >= self._due_s
 
     def show(self) -> None:
         """Call the view with the data so far."""

@@ -287,11 +287,12 @@ class _Scanning:
         row = LogRow(index, self._clock.now() - self._origin_s, (*settings, origin, *values))
         self._journal.append(row)
         self._is_point_done[index] = True
-        if time.monotonic() - self._synced_s >= _SYNC_S:
+        is_view_due = self._live is not None and self._live.add(row)
+        if is_view_due or time.monotonic() - self._synced_s >= _SYNC_S:  # points are safe before a view takes its time
             self._report_progress()
             self._synced_s = time.monotonic()
-        if self._live is not None:
-            self._live.add(row)
+        if self._live is not None and is_view_due:
+            self._live.show()
 
     def _report_progress(self) -> None:
         done, total = self._journal.sync(), self._plan.n_points

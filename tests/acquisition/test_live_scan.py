@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from lumion_hw import Bench
-from lumion_hw.acquisition import ScanData, State, scan
+from lumion_hw.acquisition import ScanData, State, load_scan, scan
 from lumion_hw.acquisition.columns import Reader, Value
 from lumion_hw.acquisition.journal import LogRow
 from lumion_hw.acquisition.live_scan import LiveScan
@@ -72,7 +72,8 @@ def test_a_view_is_called_at_most_four_times_per_second() -> None:
     live = live_scan(view, view.clock)
     for index in range(64):
         view.now_s = index / 32  # exact in binary
-        live.add(row(index))
+        if live.add(row(index)):
+            live.show()
     assert view.called_s == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75]
 
 
@@ -82,7 +83,8 @@ def test_a_slow_view_takes_at_most_a_fifth_of_the_time() -> None:
     view.called_s.clear()
     for index in range(200):
         view.now_s += 0.1
-        live.add(row(index))
+        if live.add(row(index)):
+            live.show()
     assert np.diff(view.called_s).min() >= 5.0  # 1 s of drawing, then 4 s without
     assert len(view.called_s) >= 4
 
@@ -97,6 +99,20 @@ def test_the_view_gets_every_point_from_none_to_all(bench, monkeypatch: pytest.M
     assert np.array_equal(album.last.value[METER[0]], data.value[METER[0]])
     assert np.array_equal(album.last.state[METER[0]], data.state[METER[0]])
     assert np.array_equal(album.last.time_s, data.time_s)
+
+
+def test_points_are_on_the_disk_before_they_are_shown(bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("h5py")
+    monkeypatch.setattr("lumion_hw.acquisition.live_scan.PERIOD_S", 0.0)
+    monkeypatch.setattr("lumion_hw.acquisition.live_scan._WAIT_PER_DRAWING", 0.0)
+    monkeypatch.setattr("lumion_hw.acquisition.scanning._SYNC_S", 1e9)
+    out, saved = tmp_path / "s.h5", []
+
+    def view(data: ScanData) -> None:
+        saved.append((data.n_read, load_scan(out).n_read if data.n_read else 0))
+
+    scan(bench, {POL: VALUES}, METER, out=out, live=view)
+    assert saved == [(n, n) for n in (0, 1, 2, 3, 4, 5, 5)]
 
 
 def test_a_sweep_by_the_controller_is_shown_too(bench) -> None:
