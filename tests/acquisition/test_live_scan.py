@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from lumion_hw import Bench
-from lumion_hw.acquisition import ScanData, State, load_scan, scan
+from lumion_hw.acquisition import ScanData, State, scan
 from lumion_hw.acquisition.columns import Reader, Value
 from lumion_hw.acquisition.journal import LogRow
 from lumion_hw.acquisition.live_scan import LiveScan
@@ -101,18 +101,19 @@ def test_the_view_gets_every_point_from_none_to_all(bench, monkeypatch: pytest.M
     assert np.array_equal(album.last.time_s, data.time_s)
 
 
-def test_points_are_on_the_disk_before_they_are_shown(bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("h5py")
+def test_points_are_on_the_disk_before_they_are_shown(bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lumion_hw.acquisition.live_scan.PERIOD_S", 0.0)
     monkeypatch.setattr("lumion_hw.acquisition.live_scan._WAIT_PER_DRAWING", 0.0)
     monkeypatch.setattr("lumion_hw.acquisition.scanning._SYNC_S", 1e9)
-    out, saved = tmp_path / "s.h5", []
-
-    def view(data: ScanData) -> None:
-        saved.append((data.n_read, load_scan(out).n_read if data.n_read else 0))
-
-    scan(bench, {POL: VALUES}, METER, out=out, live=view)
-    assert saved == [(n, n) for n in (0, 1, 2, 3, 4, 5, 5)]
+    saved, shown = [0], []
+    scan(
+        bench,
+        {POL: VALUES},
+        METER,
+        live=lambda data: shown.append((data.n_read, saved[-1])),
+        progress=lambda step: saved.append(step.done),
+    )
+    assert shown == [(n, n) for n in (0, 1, 2, 3, 4, 5, 5)]
 
 
 def test_a_sweep_by_the_controller_is_shown_too(bench) -> None:
