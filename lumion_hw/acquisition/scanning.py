@@ -187,6 +187,8 @@ def scan(
             _settings_restored(prepared, snapshot, leave),
         ):
             _Scanning(prepared, journal, progress, live_scan).run()
+        if live_scan is not None:
+            live_scan.show()
         return _finished(journal_path, target)
 
 
@@ -234,8 +236,6 @@ class _Scanning:
                 self._run_instrument_sweep(self._own)
         finally:
             self._report_progress()
-            if self._live is not None:
-                self._live.show()
 
     def _run_instrument_sweep(self, own: InstrumentSweep) -> None:
         for first in range(0, self._plan.n_points, own.points_in_pass):

@@ -116,6 +116,13 @@ def test_points_are_on_the_disk_before_they_are_shown(bench, monkeypatch: pytest
     assert shown == [(n, n) for n in (0, 1, 2, 3, 4, 5, 5)]
 
 
+def test_settings_are_restored_before_the_last_view(bench) -> None:
+    before = bench.polarization["pol-a"].read().tolist()
+    settings: list[list[float]] = []
+    scan(bench, {POL: VALUES}, METER, live=lambda _data: settings.append(bench.polarization["pol-a"].read().tolist()))
+    assert settings[0] == settings[-1] == before
+
+
 def test_a_sweep_by_the_controller_is_shown_too(bench) -> None:
     album = Album("mesh0.monitor.2")
     data = scan(bench, {"mesh0.heater_ma.3": np.linspace(0.0, 2.0, 7)}, ["mesh0.monitor.2"], live=album)
