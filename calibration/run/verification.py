@@ -218,7 +218,7 @@ def verify(
         probe: Access to the mesh.
         record: The record to verify.
         seed: Random seed, different from that of the calibration.
-        on_step: Called after the settings of every source.
+        on_step: Called after each group of settings with light from one source.
         settings: Number of settings.
         detuning_hz: Frequency of the light minus that of the record.
 
@@ -283,7 +283,7 @@ def verify_regimes(
         probe: Access to the mesh.
         record: The record to verify.
         seed: Random seed.
-        on_step: Called after the settings of every source.
+        on_step: Called after each group of settings with light from one source.
     """
     logbook = probe if isinstance(probe, Logbook) else Logbook(probe)
     record = _with_levels(record, logbook)
@@ -295,10 +295,12 @@ def verify_regimes(
     swept = _swept_alone(before, sources, rng)
     plan = _regime_plan(logbook, record, sources, set(swept), _first_random(before, sources), rng)
     plan = [replace(step, currents_ma=_no_hotter(step.currents_ma, before)) for step in plan]
-    for number, (source, steps) in enumerate(itertools.groupby(plan, key=lambda step: step.source), start=1):
+    # A source may occur in several groups.
+    groups = [(source, list(steps)) for source, steps in itertools.groupby(plan, key=lambda step: step.source)]
+    for number, (source, steps) in enumerate(groups, start=1):
         logbook.light_only_port(source)
         logbook.measure_batch(np.stack([step.currents_ma for step in steps]))
-        on_step(number, len(sources))
+        on_step(number, len(groups))
     numbers = np.concatenate([np.array(list(swept.values()), np.int64), np.arange(first, len(logbook))])
     observations = logbook.observations()[numbers]
     alone = [

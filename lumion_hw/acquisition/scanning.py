@@ -27,6 +27,7 @@ from lumion_hw.acquisition.journal import (
     log_header,
     read_table,
 )
+from lumion_hw.acquisition.live_scan import LiveScan, NotebookView, View
 from lumion_hw.acquisition.own_sweeps import InstrumentSweep, own_sweep
 from lumion_hw.acquisition.scan_data import ScanData, load_scan
 from lumion_hw.acquisition.scan_moves import Moves, Sweep
@@ -132,6 +133,7 @@ def scan(
     by_hand: bool = False,
     keep_meters: bool = False,
     leave: bool = False,
+    live: bool | View = False,
     bench_file: AnyPath | None = None,
     record: CalibrationRecord | None = None,
     progress: Callable[[ScanProgress], None] = lambda progress: None,
@@ -155,19 +157,22 @@ def scan(
         by_hand: Whether the host sets every point, even if an instrument can run the sweep.
         keep_meters: Whether to keep the wavelength settings of the meters.
         leave: Whether to leave the settings at the last point instead of restoring them.
+        live: Whether to draw the scan in the notebook while it runs; or a function that is called with the data so far,
+            at most four times per second and for at most a fifth of the time.
         bench_file: The bench file to store with the data; by default the one that was opened.
         record: The calibration record to note in the data.
         progress: Called when new points are on disk.
 
     Raises:
-        ConfigError: A name matches nothing, a value has the wrong type, a meter would need two wavelengths at once, or
-            the file exists or belongs to another scan; nothing was changed.
+        ConfigError: A name matches nothing, a value has the wrong type, a meter would need two wavelengths at once,
+            the file exists or belongs to another scan, or ``live`` is true outside a notebook; nothing was changed.
         LimitError: A value, or a wavelength of a meter, is outside its limits; nothing was changed.
         BusyError: Another scan of this program uses one of the devices.
         LumionError: A device or the disk failed; the message gives the journal and the number of saved points.
     """
     prepared = prepare_scan(bench, sweep, readings, snake=snake, by_hand=by_hand, keep_meters=keep_meters)
     target = _target(out, resume)
+    view = NotebookView() if live is True else live or None
     with _claimed(prepared), _folder(target) as journal_path:
         snapshot = take_snapshot(bench, ("*", *prepared.swept))
         header = _header(prepared, snapshot, bench_file, record)
@@ -175,12 +180,15 @@ def scan(
             data = load_scan(target)
             _check_resumable(target, data.header, header)
             return data
+        live_scan = None if view is None else LiveScan(header, view)
         with (
             _journal(journal_path, header, resume) as journal,
             _with_resume_hint(journal),
             _settings_restored(prepared, snapshot, leave),
         ):
-            _Scanning(prepared, journal, progress).run()
+            _Scanning(prepared, journal, progress, live_scan).run()
+        if live_scan is not None:
+            live_scan.show()
         return _finished(journal_path, target)
 
 
@@ -195,20 +203,28 @@ def _finished(journal_path: Path, target: Path | None) -> ScanData:
 class _Scanning:
     """A running scan: moves the settings, takes the readings and stores each point in the journal."""
 
-    def __init__(self, prepared: PreparedScan, journal: LogJournal, progress: Callable[[ScanProgress], None]) -> None:
+    def __init__(
+        self,
+        prepared: PreparedScan,
+        journal: LogJournal,
+        progress: Callable[[ScanProgress], None],
+        live: LiveScan | None,
+    ) -> None:
         self._moves, self._reader, self._own = prepared.moves, prepared.reader, prepared.own
         self._stepped = prepared.stepped
         self._plan = prepared.moves.plan
         self._bench, self._clock = prepared.bench, prepared.bench.clock
         self._failure = ""
         self._stage = " × ".join(axis.name for axis in self._plan.axes)
-        self._journal, self._progress = journal, progress
+        self._journal, self._progress, self._live = journal, progress, live
         self._is_point_done = np.zeros(self._plan.n_points, dtype=np.bool_)
         self._elapsed_before_s = 0.0
         if journal.acknowledged:
             table = read_table(journal.path)[1]
             self._is_point_done[table.index] = True
             self._elapsed_before_s = float(table.time_s[-1])
+            if live is not None:
+                live.load(table)
         self._origin_s = self._clock.now() - self._elapsed_before_s
         self._synced_s, self._before = time.monotonic(), journal.acknowledged
 
@@ -273,11 +289,15 @@ class _Scanning:
             for number in numbers
         ]
         index = self._plan.index(position)
-        self._journal.append(LogRow(index, self._clock.now() - self._origin_s, (*settings, origin, *values)))
+        row = LogRow(index, self._clock.now() - self._origin_s, (*settings, origin, *values))
+        self._journal.append(row)
         self._is_point_done[index] = True
-        if time.monotonic() - self._synced_s >= _SYNC_S:
+        is_view_due = self._live is not None and self._live.add(row)
+        if is_view_due or time.monotonic() - self._synced_s >= _SYNC_S:  # points are safe before a view takes its time
             self._report_progress()
             self._synced_s = time.monotonic()
+        if self._live is not None and is_view_due:
+            self._live.show()
 
     def _report_progress(self) -> None:
         done, total = self._journal.sync(), self._plan.n_points

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from lumion_hw.files.writing import check_target
 if TYPE_CHECKING:
     from lumion_hw.acquisition import ScanData, ScanProgress, SweptSetting
     from lumion_hw.acquisition.scanning import PreparedScan
+    from lumion_hw.cli.common.scan_view import TerminalView
 
 _MAX_POINTS = 10_000_000
 _FLAGS = {"on": True, "off": False, "true": True, "false": False}
@@ -92,6 +94,9 @@ def _parse_value(text: str) -> Any:
 @click.option(
     "--plot", "picture", is_flag=True, help="Also draw the scan, to a figure named like OUT but ending in .png."
 )
+@click.option(
+    "--watch", is_flag=True, help="Draw the scan as text in the terminal while it runs, instead of the progress bar."
+)
 @click.option("--dry-run", is_flag=True, help="Check everything and show the plan, but change nothing.")
 @json_option
 @click.pass_context
@@ -104,6 +109,7 @@ def scan(
     out: Path,
     record: str | None,
     picture: bool,
+    watch: bool,
     dry_run: bool,
     as_json: bool,
     snake: bool,
@@ -124,6 +130,7 @@ def scan(
     from lumion_hw.storage.record_files import load_record
 
     names = _check_no_duplicates(swept)
+    view = _terminal_view() if watch else None
     figure = _figure_path(out) if picture else None
     in_force = None if record is None else load_record(Path(record))
     devices = devices_with(bench_file, [*names, *readings])
@@ -134,7 +141,7 @@ def scan(
             _show_plan(prepared, as_json)
             return
         _check_circuits_unaffected(active_circuits, prepared)
-        with _progress_bar(prepared.moves.plan.n_points) as on_point:
+        with _progress_shown(prepared.moves.plan.n_points, view) as on_point:
             data = run_scan(
                 bench,
                 dict(swept),
@@ -142,6 +149,7 @@ def scan(
                 out=out,
                 bench_file=path_of(bench_file),
                 record=in_force,
+                live=view or False,
                 progress=on_point,
                 leave=leave,
                 resume=resume,
@@ -153,6 +161,18 @@ def scan(
     if data.n_failed:
         note(f"{data.n_failed} readings failed; the file contains NaN with state 4 (failed) for them.")
         context.exit(LumionError.exit_code)
+
+
+def _terminal_view() -> TerminalView:
+    """Return the view of ``--watch``. Raises ``ConfigError`` if stderr is not a terminal."""
+    from lumion_hw.cli.common.scan_view import TerminalView
+
+    if not sys.stderr.isatty():
+        raise ConfigError(
+            "--watch draws the scan in the terminal, but stderr is not a terminal",
+            hint="Leave --watch out; --plot draws the scan to a file when it is complete.",
+        )
+    return TerminalView()
 
 
 def _figure_path(out: Path) -> Path:
@@ -182,13 +202,17 @@ def _check_circuits_unaffected(active_circuits: Sequence[str], prepared: Prepare
 
 
 @contextlib.contextmanager
-def _progress_bar(n_points: int) -> Iterator[Callable[[ScanProgress], None]]:
+def _progress_shown(n_points: int, view: TerminalView | None) -> Iterator[Callable[[ScanProgress], None]]:
+    """Yield the function to call with the progress of a scan: it updates ``view``, or without one a progress bar."""
     reasons: set[str] = set()
     try:
-        with progress(n_points, "points") as bar:
+        with progress(n_points, "points") if view is None else contextlib.nullcontext() as bar:
 
             def on_point(step: ScanProgress) -> None:
-                bar.update(step.done - bar.pos)
+                if bar is not None:
+                    bar.update(step.done - bar.pos)
+                if view is not None:
+                    view.on_progress(step)
                 reasons.add(step.stepped)
 
             yield on_point

@@ -180,6 +180,22 @@ def test_faults_found_are_exit_code_3_and_the_rest_is_written(
     assert str(path) in err
 
 
+def test_the_result_is_printed_before_the_report_is_drawn(
+    record: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped_report(*_: object, **__: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("calibration.run.journaled_run.calibrate", lambda *_, **__: load_record(record))
+    monkeypatch.setattr("calibration.report.summary.write_report", stopped_report)
+    report = record.with_name("report.html")
+    arguments = ["run", str(SMALL), "--emulate", "--out", str(record), "--force", "--report", str(report)]
+    assert main(arguments) == 130
+    assert f"\nRecord: {record}\n" in capsys.readouterr().out
+    assert main([*arguments, "--json"]) == 130
+    assert "pucs_calibrated" not in json.loads(capsys.readouterr().out)  # one document, that of the error
+
+
 @pytest.mark.long
 def test_a_run_cut_short_leaves_the_bench_safe_and_an_incomplete_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

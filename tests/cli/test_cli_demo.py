@@ -86,13 +86,18 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     directory = tmp_path_factory.mktemp("demo") / "out"
     if request.param == "process":
         return process(directory, "--seed", "3", "--json", hash_seed="1")
+    return recorded_run(directory, "--json")
+
+
+def recorded_run(directory: Path, *options: str) -> Run:
+    """Run `lumion demo` here, after the recorded calibration."""
     with (
         pytest.MonkeyPatch.context() as patch,
         contextlib.redirect_stdout(io.StringIO()) as out,
         contextlib.redirect_stderr(io.StringIO()) as err,
     ):
         patch.setattr("lumion_hw.cli.demo.steps.calibrate", recorded_calibration)
-        code = main(arguments(directory, "--seed", str(SEED), "--json"))
+        code = main(arguments(directory, "--seed", str(SEED), *options))
     return Run(code, out.getvalue(), err.getvalue(), directory)
 
 
@@ -212,28 +217,76 @@ def test_the_same_seed_gives_the_same_run_whatever_the_hash_seed(run: Run, tmp_p
         assert (again.directory / name).read_bytes() == (run.directory / name).read_bytes()
 
 
-def test_for_people_it_prints_tables_and_no_progress_on_stdout(
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The demo once for people, after the recorded calibration."""
+    return recorded_run(tmp_path_factory.mktemp("shown") / "out")
+
+
+def test_for_people_it_prints_the_bench_then_results_then_files(shown: Run) -> None:
+    assert shown.code == 0, shown.stderr
+    assert shown.stdout.startswith(
+        "small (emulated): a mesh of 15 unit cells (PUCs) with 16 ports\n"
+        "3 servers, 1 power meter, 3 modules, 3 polarization controllers\n"
+    )
+    titles = (
+        f"\nPicture of the mesh: {shown.directory}/mesh.svg\n",
+        "\nCalibration\n",
+        "\nCircuits: predicted and measured loss",
+        "\nb fails and is replaced by c (simulated time)\n",
+        "\n2 of 2 circuits were verified by light.",
+        f"\nFiles in {shown.directory}/\n",
+        "\nLeft out: the demo stops at 2 mrad",
+        "\nLeft out: run this command for plots: lumion-calibrate report",
+    )
+    places = [shown.stdout.find(title) for title in titles]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert re.findall(r"^sfp-\w → sfp-\w +\d+ .*$", shown.stdout, re.MULTILINE)[1].endswith("dB  yes")
+    assert [span for span in SPANS if f"\n{span.replace('_', ' ')}  " not in shown.stdout] == []
+    assert shown.stderr.endswith(" s of CPU time\n")
+
+
+def test_what_is_printed_fits_two_screens_of_80_columns_and_40_lines(shown: Run) -> None:
+    lines = shown.stdout.replace(str(shown.directory), "runs/20261129-141905").splitlines()
+    bars = 20  # on a terminal each stage leaves its bar
+    assert len(lines) + 1 + bars <= 80  # and the time that the run took
+    assert [line for line in lines if len(line) > 80] == []
+
+
+def test_every_file_that_is_listed_exists(shown: Run) -> None:
+    _, _, listed = shown.stdout.partition(f"\nFiles in {shown.directory}/\n")
+    names = re.findall(r"^  (\S+)  ", listed, re.MULTILINE)
+    assert len(names) == 7
+    assert [name for name in names if not (shown.directory / name).is_file()] == []
+
+
+def test_the_picture_of_the_mesh_is_there_before_the_calibration_begins(
     demo: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def stopped_calibration(*_: object, **__: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lumion_hw.cli.demo.steps.calibrate", stopped_calibration)
+    run = demo(tmp_path / "out")
+    assert run.code == 130
+    assert f"Picture of the mesh: {run.directory}/mesh.svg\n" in run.stdout
+    assert 'id="puc-14"' in (run.directory / "mesh.svg").read_text()
+
+
+def test_results_are_printed_before_the_plots_are_drawn(
+    demo: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped_report(*_: object, **__: object) -> object:
+        raise KeyboardInterrupt
+
     monkeypatch.setattr("lumion_hw.cli.demo.steps.calibrate", recorded_calibration)
-    shown = demo(tmp_path / "out", "--seed", str(SEED))
-    assert shown.code == 0, shown.stderr
-    assert shown.stdout.startswith("small: 15 PUCs, 16 ports, 3 servers (emulated)\ndevice ")
-    for title in (
-        "Calibration",
-        "Circuits",
-        "b fails and is replaced by c",
-        "Circuits after the replacement",
-        "Link budgets",
-    ):
-        assert f"\n{title}" in shown.stdout
-    (left,) = (line for line in shown.stdout.splitlines() if line.startswith(f"Files in {shown.directory}/: "))
-    assert "calibration.journal, calibration.json, calibration.raw" in left
-    assert shown.stdout.count("  yes\n") == 4  # four circuits, each proven
-    assert len(shown.stderr.splitlines()) == 1  # not a terminal: no bar, only the time it took
-    assert "CPU time" in shown.stderr
-    assert "\nLeft out: the demo stops at 2 mrad" in shown.stdout
-    assert "\nLeft out: run this command for plots: lumion-calibrate report" in shown.stdout
+    monkeypatch.setattr("lumion_hw.cli.demo.steps.write_report", stopped_report)
+    run = demo(tmp_path / "out", "--seed", str(SEED))
+    assert run.code == 130
+    assert "2 of 2 circuits were verified" in run.stdout
+    assert "  report.md  " in run.stdout
+    assert (run.directory / "report.md").exists()
 
 
 def assert_one_paragraph(run: Run, code: int) -> None:

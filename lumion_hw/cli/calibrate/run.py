@@ -20,7 +20,7 @@ from lumion_hw.cli.calibrate.wavelengths import wavelengths_option
 from lumion_hw.cli.common.bench_notes import print_bench_notes
 from lumion_hw.cli.common.numbers import TOLERANCE_DB
 from lumion_hw.cli.common.opening import bench_options, open_bench
-from lumion_hw.cli.common.output import json_option, note
+from lumion_hw.cli.common.output import echo_text, json_option, note
 from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.errors import CalibrationError
 
@@ -142,12 +142,14 @@ def _report(
 ) -> int:
     from calibration.report.summary import calibration_summary, calibration_text, write_report
 
-    summary = calibration_summary(record)
-    document, text = {"record": str(path), **summary}, f"{calibration_text(record)}\n\nRecord: {path}"
-    if report_file:
-        written = write_report(path, report_file, overwrite=overwrite).path
-        document, text = document | {"report": str(written)}, f"{text}\nReport: {written}"
-    return report_result(document, text, _failure(record, path), as_json)
+    document = {"record": str(path), **calibration_summary(record)}
+    if report_file and as_json:
+        document["report"] = str(write_report(path, report_file, overwrite=overwrite).path)
+    text = f"{calibration_text(record)}\n\nRecord: {path}"
+    code = report_result(document, text, _failure(record, path), as_json)
+    if report_file and not as_json:  # its plots take seconds, so the result is printed first
+        echo_text(f"Report: {write_report(path, report_file, overwrite=overwrite).path}")
+    return code
 
 
 def _failure(record: CalibrationRecord, path: Path) -> CalibrationError | None:

@@ -79,9 +79,15 @@ def note(text: str) -> None:
     click.echo(lines(text), err=True)
 
 
-def progress(length: int, label: str) -> AbstractContextManager[ProgressBar[int]]:
-    """Return a progress bar on stderr, which is visible only on a terminal; ``update(n)`` advances it."""
-    return click.progressbar(length=length, label=label, file=sys.stderr, hidden=not sys.stderr.isatty())
+def progress(
+    length: int, label: str, width: int = 36, *, show_eta: bool = True
+) -> AbstractContextManager[ProgressBar[int]]:
+    """Return a progress bar on stderr, which is visible only on a terminal; ``update(n)`` advances it.
+
+    ``width`` is that of the bar in characters, without label and percentage; ``show_eta`` adds the remaining time.
+    """
+    hidden = not sys.stderr.isatty()
+    return click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden, width=width, show_eta=show_eta)
 
 
 def paragraph(error: BaseException) -> str:

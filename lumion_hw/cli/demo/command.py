@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lumion_hw.cli.common.numbers import SEED, Number
-from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
+from lumion_hw.cli.common.output import echo_json, echo_text, json_option, note
+from lumion_hw.cli.demo.terminal import bench_text, calibration_text, circuits_text, files_text, recovery_text, wrapped
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
+    from lumion_hw.bench.file.model import BenchModel
     from lumion_hw.cli.common.progress import RunProgress
+    from lumion_hw.cli.demo.artifacts import Artifacts
+    from lumion_hw.mesh.layout.topology import MeshTopology
 
 SIGMA_MRAD = 2.0
 """Target accuracy of the demo in mrad, sufficient for circuits."""
+
+_LATER_S = {"circuits": 0.5, "recovery": 0.5, "reports": 1.5}
+"""Typical processor time of the stages after the calibration, in seconds; see :class:`RunProgress`."""
 
 
 def new_run_directory(out: str | None) -> Path:
@@ -52,38 +59,74 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
     The demo needs no hardware: the devices are emulated in this process, on virtual time. Drivers and bytes on the wire
     are the same as with real devices.
     """
-    from calibration.run.planning import Goal
-    from lumion_hw.bench.bench import Bench
+    from lumion_hw.bench.bench import Bench, load
     from lumion_hw.cli.common.progress import RunProgress
-    from lumion_hw.cli.demo.report import demo_document, verdict
-    from lumion_hw.cli.demo.steps import run_demo
+    from lumion_hw.cli.demo.artifacts import Artifacts
     from lumion_hw.files.writing import writing
 
     # Wall-clock time, because the virtual clock of the bench does not show how long the user waited.
     start_s, start_cpu_s = time.monotonic(), time.process_time()
     with ExitStack() as stack:
-        bars = stack.enter_context(RunProgress(True, quiet=True))
-        bars("opening", 0, 1)
-        bench = stack.enter_context(Bench.emulate(file, seed=seed))
+        bars = stack.enter_context(RunProgress(True, quiet=as_json, later_s=_LATER_S, stage_lines=False))
+        show = _show_nothing if as_json else _Display(bars)
+        model = load(file)
+        mesh = model.topology()
         directory = new_run_directory(out)
         with writing("to", directory):
             directory.mkdir(parents=True, exist_ok=True)
-        printer = _ResultPrinter(bars)
-        if not as_json:
-            bars.between()
-            _show_bench(bench)
-        on_result = (lambda *_: None) if as_json else printer.print_result
-        goal = Goal(sigma_rad=1e-3 * sigma_mrad)
-        demo_run = run_demo(bench, seed, directory, progress=bars, on_result=on_result, goal=goal, plots=plots)
-        bars.between()
+        _show_bench(model, mesh, Artifacts.in_directory(directory), show)
+        bars("opening", 0, 1)
+        bench = stack.enter_context(Bench.emulate(file, seed=seed))
+        bars("opening", 1, 1)
+        left_out = _run(bench, seed, directory, sigma_mrad, bars, show, plots=plots, as_json=as_json)
         if as_json:
-            echo_json(demo_document(bench, demo_run, seed))
             return
-        note(f"{time.monotonic() - start_s:.1f} s, {time.process_time() - start_cpu_s:.1f} s of CPU time")
-    echo_text(f"{verdict(demo_run)}\n")
-    echo_text(f"Files in {directory}/: " + ", ".join(sorted(path.name for path in directory.iterdir())))
-    for text in omissions(sigma_mrad, demo_run.left_out):
-        echo_text(f"Left out: {text}.")
+        for text in omissions(sigma_mrad, left_out):
+            show(wrapped(f"Left out: {text}."))
+    note(f"{time.monotonic() - start_s:.1f} s, {time.process_time() - start_cpu_s:.1f} s of CPU time")
+
+
+def _run(
+    bench: Bench,
+    seed: int,
+    directory: Path,
+    sigma_mrad: float,
+    bars: RunProgress,
+    show: Callable[[str], None],
+    *,
+    plots: bool,
+    as_json: bool,
+) -> tuple[str, ...]:
+    """Run the demo, show the results, then write the reports; return the missing parts of the calibration report.
+
+    The plots of the calibration report take seconds, so they are drawn after the results are shown. A JSON document
+    lists the missing parts, so it is printed last.
+    """
+    # These imports take most of a second, in which the bench and its picture are already shown.
+    from calibration.report.headline import headline
+    from calibration.run.planning import Goal
+    from lumion_hw.cli.demo.report import demo_document, outcome
+    from lumion_hw.cli.demo.steps import run_demo, write_reports
+
+    texts: dict[str, Callable[[Any], str]] = {
+        "calibration": lambda record: calibration_text(headline(record)),
+        "before": circuits_text,
+        "recovery": recovery_text,
+    }
+
+    def on_result(step: str, result: object) -> None:
+        show(f"{texts[step](result)}\n")
+
+    goal = Goal(sigma_rad=1e-3 * sigma_mrad)
+    demo_run = run_demo(bench, seed, directory, progress=bars, on_result=on_result, goal=goal)
+    show(f"{wrapped(outcome(demo_run))}\n\n{files_text(demo_run.artifacts)}")
+    bars("reports", 0, 1)
+    left_out = write_reports(bench, demo_run, seed, plots=plots)
+    bars("reports", 1, 1)
+    if as_json:
+        bars.between()
+        echo_json(demo_document(bench, demo_run, seed, left_out))
+    return left_out
 
 
 def omissions(sigma_mrad: float, missing_in_report: Sequence[str]) -> list[str]:
@@ -104,62 +147,30 @@ def omissions(sigma_mrad: float, missing_in_report: Sequence[str]) -> list[str]:
     return texts
 
 
-def _show_bench(bench: Bench) -> None:
-    rows: list[list[object]] = []
-    info = bench.mesh.controller.info
-    for name, device in bench.model.devices.items():
-        kind = getattr(device, "kind", "")
-        if name == bench.model.mesh_section.controller:
-            rows.append([name, kind, info.model, info.serial, f"{info.n_heaters} heaters, {info.n_monitors} monitors"])
-        elif name in bench.meters:
-            meter = bench.meters[name]
-            rows.append([name, kind, meter.model, meter.serial, f"{len(meter.channels)} channels"])
-        elif name in bench.transponders:
-            identity = bench.transponders[name].identify()
-            text = f"{identity.technology}, {identity.wavelength_nm:g} nm"
-            rows.append([name, kind, identity.part_number, identity.serial, text])
-        elif name in bench.polarization:
-            actuators = bench.polarization[name].actuators
-            rows.append([name, kind, None, None, f"{len(actuators)} actuators"])
-        elif name in bench.lasers:
-            laser = bench.lasers[name]
-            rows.append([name, kind, laser.model, laser.serial, "laser"])
-        else:
-            rows.append([name, kind, None, None, None])
-    mesh = bench.mesh.topology
-    title = (
-        f"{bench.model.name}: {mesh.n_pucs} PUCs, {mesh.n_ports} ports, {len(bench.model.servers)} servers (emulated)"
+def _show_bench(model: BenchModel, mesh: MeshTopology, artifacts: Artifacts, show: Callable[[str], None]) -> None:
+    """Show the bench, then draw its mesh without circuits; opening the bench takes longer than that."""
+    from lumion_hw.files.writing import write_file
+    from lumion_hw.mesh.picture.drawing import mesh_svg
+
+    show(bench_text(model, mesh))
+    picture = mesh_svg(mesh, title=f"{model.name}, before the calibration")
+    write_file(artifacts.picture, "the figure", picture)
+    show(
+        f"Picture of the mesh: {artifacts.picture}\n"
+        "Next: calibrate the mesh, connect servers by light, make one fail, replace it.\n"
     )
-    echo_table(title, ("device", "kind", "model", "serial", "details"), rows)
 
 
-class _ResultPrinter:
-    """Prints the result of each step of the demo as tables."""
+class _Display:
+    """Prints text between the progress bars."""
 
     def __init__(self, bars: RunProgress) -> None:
         self._bars = bars
 
-    def print_result(self, step: str, result: object) -> None:
-        """Print the result of a step; unknown types are skipped."""
+    def __call__(self, text: str) -> None:
         self._bars.between()
-        from calibration.report.summary import calibration_text
-        from lumion_hw.cli.demo import report as page
-        from lumion_hw.fabric import Recovery
-        from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+        echo_text(text)
 
-        if isinstance(result, CalibrationRecord):
-            echo_text(f"Calibration\n{calibration_text(result)}\n")
-        elif isinstance(result, Recovery):
-            title = f"{result.failed} fails and is replaced by {result.spare}"
-            echo_table(title, page.SPAN_HEADERS, page.span_rows(result))
-            echo_table("Circuits after the replacement", page.CIRCUIT_HEADERS, page.circuit_rows(result.proofs))
-            echo_table("Link budgets", page.BUDGET_HEADERS, page.budget_rows(result.proofs))
-        elif isinstance(result, dict):
-            echo_table("Crosstalk", page.CROSSTALK_HEADERS, page.crosstalk_rows(result))
-        elif isinstance(result, tuple):
-            echo_table("Circuits", page.CIRCUIT_HEADERS, page.circuit_rows(result))
-            echo_table(
-                "Link budgets (every input has a booster)",
-                page.BUDGET_HEADERS,
-                page.budget_rows(result),
-            )
+
+def _show_nothing(text: str) -> None:
+    """Print nothing, because stdout gets a JSON document."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from calibration.report.headline import headline
 from calibration.report.summary import calibration_summary
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import CircuitProof, CircuitRequest
+from lumion_hw.cli.demo.artifacts import Artifacts
 from lumion_hw.fabric import Recovery
 from lumion_hw.files.escaping import markdown
 from lumion_hw.files.own_files import CREATOR
@@ -28,40 +28,6 @@ BUDGET_HEADERS = (
 
 
 @dataclass(frozen=True)
-class Artifacts:
-    """The files that a run writes.
-
-    Attributes:
-        events: Event log, JSON lines.
-        picture_before: Figure of the mesh with the paths before the server was replaced.
-        picture: Figure of the mesh with the paths after the server was replaced.
-        timeline: Figure of the steps of the replacement.
-        calibration_report: Report of the calibration, with maps of the mesh.
-    """
-
-    calibration: Path
-    events: Path
-    picture_before: Path
-    picture: Path
-    timeline: Path
-    report: Path
-    calibration_report: Path
-
-    @classmethod
-    def in_directory(cls, directory: Path) -> Artifacts:
-        """Return the paths of the files in a run directory."""
-        return cls(
-            directory / "calibration.json",
-            directory / "events.jsonl",
-            directory / "mesh-before.svg",
-            directory / "mesh.svg",
-            directory / "timeline.svg",
-            directory / "report.md",
-            directory / "calibration-report.html",
-        )
-
-
-@dataclass(frozen=True)
 class DemoRun:
     """The results of a demo run.
 
@@ -69,7 +35,6 @@ class DemoRun:
         before: Measured circuits before the fault.
         crosstalk_db: Signal over all other light at the output of each circuit before the fault.
         recovery: Replacement of the failed server by a spare.
-        left_out: Parts missing in the report because of an option or a missing package.
     """
 
     record: CalibrationRecord
@@ -77,7 +42,6 @@ class DemoRun:
     crosstalk_db: dict[CircuitRequest, float | None]
     recovery: Recovery
     artifacts: Artifacts
-    left_out: tuple[str, ...] = ()
 
 
 def circuit_name(proof: CircuitProof) -> str:
@@ -178,9 +142,8 @@ def recovery_document(recovery: Recovery) -> dict[str, Any]:
     }
 
 
-def demo_document(bench: Bench, demo_run: DemoRun, seed: int) -> dict[str, Any]:
-    """Return the results of a run as a JSON document."""
-    artifacts = demo_run.artifacts
+def demo_document(bench: Bench, demo_run: DemoRun, seed: int, left_out: Sequence[str]) -> dict[str, Any]:
+    """Return the results of a run as a JSON document; ``left_out`` are the missing parts of the report."""
     return {
         "bench": {
             "name": bench.model.name,
@@ -200,16 +163,8 @@ def demo_document(bench: Bench, demo_run: DemoRun, seed: int) -> dict[str, Any]:
             "after": [circuit_document(proof) for proof in demo_run.recovery.proofs],
         },
         "recovery": recovery_document(demo_run.recovery),
-        "artifacts": {
-            "calibration": str(artifacts.calibration),
-            "events": str(artifacts.events),
-            "picture_before": str(artifacts.picture_before),
-            "picture": str(artifacts.picture),
-            "timeline": str(artifacts.timeline),
-            "report": str(artifacts.report),
-            "calibration_report": str(artifacts.calibration_report),
-        },
-        "left_out": list(demo_run.left_out),
+        "artifacts": demo_run.artifacts.document(),
+        "left_out": list(left_out),
     }
 
 
@@ -222,6 +177,11 @@ def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> 
 
 def verdict(demo_run: DemoRun) -> str:
     """Return the result of the whole demo run in one paragraph."""
+    return f"{headline(demo_run.record).verdict} {outcome(demo_run)}"
+
+
+def outcome(demo_run: DemoRun) -> str:
+    """Return the result of connecting and recovering in two sentences."""
     recovery = demo_run.recovery
     before, after = (
         f"{sum(proof.proven for proof in proofs)} of {len(proofs)} circuits"
@@ -229,8 +189,8 @@ def verdict(demo_run: DemoRun) -> str:
     )
     seconds = recovery.spans[-1].at_ms / 1e3 if recovery.spans else 0.0
     return (
-        f"{headline(demo_run.record).verdict} {before} were verified by light. Then {recovery.failed} failed and "
-        f"{recovery.spare} took its place: {after} were verified {seconds:.2f} s after the fault (simulated time)."
+        f"{before} were verified by light. Then {recovery.failed} failed and {recovery.spare} took its place: "
+        f"{after} were verified {seconds:.2f} s after the fault (simulated time)."
     )
 
 

@@ -1,4 +1,4 @@
-"""The steps of the demo: calibrate, connect, lose a server, replace it by a spare, write the files."""
+"""The steps of the demo: calibrate, connect, lose a server, replace it by a spare, write the reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from calibration.run.planning import Goal
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.file.model import JobModel
 from lumion_hw.circuits import BenchLock, CircuitJournal, CircuitProof, CircuitService, PathSetup
-from lumion_hw.cli.demo.report import Artifacts, DemoRun, report_text
+from lumion_hw.cli.demo.artifacts import Artifacts
+from lumion_hw.cli.demo.report import DemoRun, report_text
 from lumion_hw.errors import CircuitError, ConfigError
 from lumion_hw.fabric import FabricJournal, FabricManager, Recovery
 from lumion_hw.fabric.spans import timeline_svg
@@ -24,7 +25,7 @@ from lumion_hw.mesh.picture.drawing import PicturePath, mesh_svg
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner
 
-__all__ = ["calibrate", "lose_and_replace", "managed", "picture", "run_demo"]
+__all__ = ["calibrate", "lose_and_replace", "managed", "picture", "run_demo", "write_reports"]
 
 DETECT_TIMEOUT_S = 10.0
 
@@ -79,18 +80,16 @@ def run_demo(
     progress: Progress = lambda stage, done, total: None,
     on_result: Callable[[str, object], None] = lambda step, result: None,
     goal: Goal | None = None,
-    plots: bool = False,
 ) -> DemoRun:
-    """Run all steps of the demo on an emulated bench.
+    """Run all steps of the demo on an emulated bench; :func:`write_reports` writes the reports.
 
     Args:
         bench: An emulated bench.
         seed: Random seed of the calibration.
         directory: Directory for the output files.
         progress: Called after each step.
-        on_result: Called with each result: ``calibration``, ``before``, ``crosstalk``, ``recovery``.
+        on_result: Called with each result: ``calibration``, ``before``, ``recovery``.
         goal: Target accuracy of the calibration; by default the usual one.
-        plots: Whether the calibration report has plots (needs matplotlib).
 
     Raises:
         ConfigError: The bench file has no jobs, or the directory is not writable.
@@ -112,9 +111,8 @@ def run_demo(
             progress("circuits", 1, 3)
             crosstalk_db = setup.crosstalk_db()
             bench.events.add("crosstalk", db={f"{r.source} → {r.target}": db for r, db in crosstalk_db.items()})
-            progress("circuits", 2, 3)
             on_result("before", before)
-            on_result("crosstalk", crosstalk_db)
+            progress("circuits", 2, 3)
             manager.begin()  # prepares the spares, plans the swaps and starts to watch the light
             progress("circuits", 3, 3)
             progress("recovery", 0, 1)
@@ -123,12 +121,27 @@ def run_demo(
             write_file(artifacts.timeline, "the timeline", _timeline(bench, recovery))
         progress("recovery", 1, 1)
         on_result("recovery", recovery)
-    progress("report", 0, 1)
-    written = write_report(artifacts.calibration, artifacts.calibration_report, plots=plots)
-    demo_run = DemoRun(record, before, crosstalk_db, recovery, artifacts, written.missing)
+    return DemoRun(record, before, crosstalk_db, recovery, artifacts)
+
+
+def write_reports(bench: Bench, demo_run: DemoRun, seed: int, *, plots: bool = False) -> tuple[str, ...]:
+    """Write the report of a demo run and the report of its calibration.
+
+    Args:
+        bench: The bench of the run.
+        demo_run: The results of the run.
+        seed: Random seed of the run.
+        plots: Whether the calibration report has plots (needs matplotlib), which take a few seconds.
+
+    Returns:
+        Parts missing in the calibration report because of an option or a missing package.
+
+    Raises:
+        ConfigError: A report cannot be written.
+    """
+    artifacts = demo_run.artifacts
     write_file(artifacts.report, "the report", report_text(bench, demo_run, seed))
-    progress("report", 1, 1)
-    return demo_run
+    return write_report(artifacts.calibration, artifacts.calibration_report, plots=plots).missing
 
 
 def _timeline(bench: Bench, recovery: Recovery) -> str:

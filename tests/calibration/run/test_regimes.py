@@ -79,6 +79,18 @@ def test_the_first_settings_of_each_source_are_measured_again_at_the_end() -> No
     np.testing.assert_allclose(last, np.concatenate([first[source][:2] for source in SOURCES]), rtol=1e-6)
 
 
+def test_progress_ends_at_its_total() -> None:
+    probe, rng = paper_probe(), np.random.default_rng(2)
+    logbook = Logbook(probe)
+    for source in SOURCES:  # each source is lit again at the end
+        logbook.light_only_port(source)
+        logbook.measure(rng.uniform(0.3, 0.6, len(probe.alive)) * LAW.max_ma)
+    steps: list[tuple[int, int]] = []
+    verify_regimes(logbook, true_record(probe), seed=1, on_step=lambda step, total: steps.append((step, total)))
+    assert steps == [(number, len(steps)) for number in range(1, len(steps) + 1)]
+    assert len(steps) > len(SOURCES)
+
+
 def test_a_wrong_law_shows_with_its_heater_alone() -> None:
     probe = paper_probe()
     found, _ = verify_regimes(probe, wrong_law_record(probe), seed=1)
