@@ -22,14 +22,14 @@ _OUT_OF_TOLERANCE = 3
 @click.argument("circuits", metavar="CIRCUITS", type=click.Path(dir_okay=False))
 @click.option("--dry-run", is_flag=True, help="Show what would be changed, without using hardware.")
 def apply(target: BenchTarget, circuits: str, dry_run: bool) -> None:
-    r"""Change the circuits of BENCH to those of the file CIRCUITS: connect new ones, disconnect all others.
+    """Change the circuits of BENCH to those of the file CIRCUITS: connect new ones, disconnect all others.
 
     Circuits that stay are not disturbed. New circuits are set up and verified by light before others are disconnected,
     unless they need the same modules or PUCs. All is changed or nothing; after an interruption run the command again.
 
     \b
     version: 1
-    on_refusal: refuse_all     # a circuit that is impossible: change nothing; `skip`: set up all others
+    on_refusal: refuse_all     # or skip: leave out impossible circuits
     circuits:
       - sfp-a:sfp-b
       - {source: sfp-b, target: sfp-c, min_margin_db: 2.0, both: true}

@@ -205,12 +205,11 @@ def _request_options(function: Any) -> Any:
 @target_options
 @_request_options
 def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: Any) -> None:
-    r"""Connect modules of BENCH through its mesh: plan, program, align the polarization, verify by measured light.
+    """Connect modules of BENCH through its mesh: plan, program, align the polarization, verify by measured light.
 
     If a circuit cannot be verified, the bench returns to its previous state. Circuits stay connected after this
     command: the controller keeps the heaters on for --leave-on seconds, or as long as `lumion hold` runs.
 
-    \b
     Without hardware: run `lumion emulate BENCH --endpoints FILE` in the background, and give --endpoints FILE to
     these commands. With --emulate the emulated bench exists only during this command.
     """
@@ -380,7 +379,7 @@ def circuits(target: BenchTarget, check: bool) -> None:
             rows = [_active_row(circuit, clock) for circuit in state.circuits]
             echo_table(f"Circuits in {directory}", headers, rows)
             if not state.circuits:
-                echo_text("no circuit is connected")
+                echo_text(f"no circuit is connected according to {directory}")
             if unfinished is not None:
                 echo_text(
                     f"unfinished: {unfinished.kind} {' '.join(unfinished.circuits)}, started {unfinished.since_utc}"

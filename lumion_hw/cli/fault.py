@@ -39,7 +39,7 @@ def fault(
     served: str | None,
     as_json: bool,
 ) -> None:
-    r"""Inject, clear or list scripted faults of BENCH, which `lumion emulate` or `lumion serve --emulate` runs.
+    """Inject, clear or list scripted faults of BENCH, which `lumion emulate` or `lumion serve --emulate` runs.
 
     DEVICE is a device of the bench file, or `bench` for faults of the bench as a whole. docs/faults.md lists all faults
     with their arguments. Lists are separated by commas; a function of time is given by pairs time:value. Real benches

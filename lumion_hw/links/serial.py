@@ -130,7 +130,11 @@ class SerialLink(DrainedByReading):
     def _opened(self) -> serial.Serial:
         self._owner.check(self.name)
         if self._port is None:
-            raise LinkLost("the link is closed", address=self.name, hint="Open it first.")
+            raise LinkLost(
+                "the link is closed",
+                address=self.name,
+                hint="Open the device: close(), then open().",
+            )
         return self._port
 
     def _close_lost_link(self, label: str) -> LinkLost:

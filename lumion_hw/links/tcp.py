@@ -121,7 +121,11 @@ class TcpLink(DrainedByReading):
     def _connected(self) -> socket.socket:
         self._owner.check(self.name)
         if self._socket is None:
-            raise LinkLost("the link is closed", address=self.name, hint="Open it first.")
+            raise LinkLost(
+                "the link is closed",
+                address=self.name,
+                hint="Open the device: close(), then open().",
+            )
         return self._socket
 
     def _ready(self, deadline: Deadline, *, for_writing: bool) -> bool:

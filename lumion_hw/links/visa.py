@@ -159,7 +159,11 @@ class VisaLink(DrainedByReading):
     def _opened(self) -> Any:
         self._owner.check(self.name)
         if self._resource is None:
-            raise LinkLost("the link is closed", address=self.name, hint="Open it first.")
+            raise LinkLost(
+                "the link is closed",
+                address=self.name,
+                hint="Open the device: close(), then open().",
+            )
         return self._resource
 
     def _close_lost_link(self, label: str) -> LinkLost:

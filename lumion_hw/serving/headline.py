@@ -20,18 +20,18 @@ _Clause = tuple[AlarmSeverity, str]
 
 
 @dataclass(frozen=True)
-class Headline:
+class BenchHeadline:
     """The condition of a bench in one sentence, and its severity."""
 
     severity: AlarmSeverity
     text: str
 
 
-def headline(state: ServedState) -> Headline:
+def headline(state: ServedState) -> BenchHeadline:
     """Return the condition of a bench: first circuits, then everything that is not as it should be."""
     clauses = [clause for find in _FINDERS for clause in find(state)]
     text = "; ".join(text for _, text in clauses)
-    return Headline(max((severity for severity, _ in clauses), key=_ORDER.index), text[:1].upper() + text[1:])
+    return BenchHeadline(max((severity for severity, _ in clauses), key=_ORDER.index), text[:1].upper() + text[1:])
 
 
 def short_reason(reason: str) -> str:

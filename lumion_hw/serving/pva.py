@@ -333,7 +333,8 @@ class PvaServer:
 
     def _stop_outputs(self, _query: Mapping[str, Any], caller: Caller) -> Any:
         self._owner.stop_outputs(caller)
-        return self._structure({"result": "all outputs are off"})
+        text = "all heaters are off; the controller latched ESTOP. Light sources are unchanged."
+        return self._structure({"result": f"{text} To continue, take the lease and call clear with fault=ESTOP."})
 
     def _faults(self, _query: Mapping[str, Any], _caller: Caller) -> Any:
         return self._structure({"result": json_text([str(fault) for fault in self._owner.faults()])})

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -14,6 +14,7 @@ import pytest
 
 from lumion_hw import errors
 from lumion_hw.cli import calibrate_main, main, run
+from lumion_hw.cli.commands import lumion
 from lumion_hw.cli.common import output
 from tests.waiting import PATIENCE_S, Bound
 
@@ -184,6 +185,24 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     for name in ("demo", "emulate", "bench"):
         assert f"\n  {name} " in out
+
+
+def _commands(group: click.Command, names: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield names
+    if isinstance(group, click.Group):
+        for name in group.list_commands(click.Context(group)):
+            command = group.get_command(click.Context(group), name)
+            assert command is not None
+            yield from _commands(command, (*names, name))
+
+
+def test_no_help_text_shows_an_escape_sequence(capsys: pytest.CaptureFixture[str]) -> None:
+    """A raw docstring keeps the backslash of the mark before a paragraph that must not be wrapped."""
+    listed = list(_commands(lumion))
+    assert len(listed) > 40
+    for names in listed:
+        assert main([*names, "--help"]) == 0
+        assert "\\b" not in capsys.readouterr().out, names
 
 
 def test_help_loads_no_command_and_no_heavy_library() -> None:

@@ -114,7 +114,7 @@ def rect(seen: Seen, puc: int, attribute: str) -> str:
 def test_states_paths_and_margins_change_after_a_commit(page, served) -> None:
     assert page.text("#headline-text") == "Calibrated, no circuits connected"
     assert not page.is_shown("#circuits"), "an empty section takes room"
-    until(lambda: "15 PUCs" in page.text("#mesh-facts"), 30.0)
+    until(lambda: "15 PUCs" in page.text("#mesh-summary"), 30.0)
     cold = rect(page, 0, "class")
     caller = Caller("ada", account="ada@test")
     number = served.owner.lease.take("ada", caller, lasts_s=600.0, bound=False).number

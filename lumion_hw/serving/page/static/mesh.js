@@ -53,7 +53,7 @@ function summarize() {
   const heat = mesh.heat_mw.reduce((sum, each) => sum + each, 0);
   const dead = mesh.dead.length ? `, ${mesh.dead.length} dead` : "";
   const facts = `${mesh.heat_mw.length} PUCs, ${states} set, ${mesh.parked.length} parked${dead}, ${number(heat)} mW`;
-  setText(byId("mesh-facts"), facts);
+  setText(byId("mesh-summary"), facts);
   if (chosen !== null) describeChosen();
 }
 
