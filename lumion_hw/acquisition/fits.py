@@ -26,7 +26,8 @@ class FringeFit(FittedCurve):
     P is calculated with the cold resistance and corrected for the change of resistance with temperature (the bend).
 
     Attributes:
-        p_pi_mw: Electrical power for a phase shift of π at a cold heater.
+        p_pi_mw: Electrical power of the warm heater for a phase shift of π. With the cold resistance R0 and the bend γ,
+            the current is given by I²·R0 = Pπ / (1 + γ·Pπ).
         offset_rad: Phase without heating, -π to π.
         visibility: (max - min) / (max + min), 0 to 1.
         mean: Mean of the fringe, in the unit of the reading.
