@@ -87,7 +87,8 @@ def examples() -> Iterator[tuple[str, str]]:
         yield str(path.relative_to(ROOT)), Template(path.read_text(encoding="utf-8")).substitute(words)
     for path in sorted((ROOT / "examples").rglob("*.ipynb")):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+        lines = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code").splitlines()
+        code = "\n".join(line for line in lines if not line.startswith("%"))  # commands of the notebook itself
         yield str(path.relative_to(ROOT)), code
 
 

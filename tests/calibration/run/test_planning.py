@@ -134,7 +134,7 @@ def test_another_batch_is_begun_only_if_the_work_that_is_allowed_reaches_for_it(
     bench = Bench.after(60)
     batch = SCORE_EFFECTS_WORK * derivatives_work(bench.model.space.size) * len(bench.model.space.monitors) * (60 + 80)
     bench.model.work.allowed = bench.model.work.spent + second * 4.0 * batch
-    _, observations, outcome = bench.pursue(Goal(0.02 * _rms(bench, bench.fit)))
+    _, observations, outcome = bench.pursue(Goal(0.05 * _rms(bench, bench.fit)))
     assert outcome.settings == len(observations) - 60
     # The first is as large as it may be, and never smaller than is worth a fit.
     assert outcome.settings >= 80 if second else outcome.settings == 20
