@@ -23,7 +23,7 @@ from .latest import Latest as Latest, LatestValue as LatestValue
 from .plotting import plot as plot
 from .recorder import Recording as Recording, record as record
 from .recording import RecordedColumn as RecordedColumn, RecordedLog as RecordedLog, read_recording as read_recording
-from .ring_fit import RingFit as RingFit, RingResonance as RingResonance, fit_ring as fit_ring
+from .ring.fit import RingFit as RingFit, RingResonance as RingResonance, fit_ring as fit_ring
 from .scan_data import ScanData as ScanData, load_scan as load_scan
 from .scan_plan import ScanAxis as ScanAxis, ScanPlan as ScanPlan, SweptSetting as SweptSetting
 from .scanning import ScanProgress as ScanProgress, scan as scan

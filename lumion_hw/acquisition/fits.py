@@ -1,7 +1,7 @@
 """Fits for daily work: fringe of a heater, loss over hops, bit error ratio over OSNR.
 
 Each fit ignores points without a number, and returns standard errors and the residual. Fits of ring resonators are in
-``ring_fit``.
+``ring.fit``.
 """
 
 from __future__ import annotations

@@ -177,15 +177,9 @@ def scan(
         snapshot = take_snapshot(bench, ("*", *prepared.swept))
         header = _header(prepared, snapshot, bench_file, record)
         if target is not None and target.exists():  # only with resume: the scan is already complete
-            data = load_scan(target)
-            _check_resumable(target, data.header, header)
-            return data
+            return _complete_scan(target, header)
         live_scan = None if view is None else LiveScan(header, view)
-        with (
-            _journal(journal_path, header, resume) as journal,
-            _with_resume_hint(journal),
-            _settings_restored(prepared, snapshot, leave),
-        ):
+        with _resumable(journal_path, header, resume) as journal, _settings_restored(prepared, snapshot, leave):
             _Scanning(prepared, journal, progress, live_scan).run()
         if live_scan is not None:
             live_scan.show()
@@ -378,6 +372,12 @@ def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
     return journal
 
 
+def _complete_scan(target: Path, header: LogHeader) -> ScanData:
+    data = load_scan(target)
+    _check_resumable(target, data.header, header)
+    return data
+
+
 def _check_resumable(path: Path, stored: LogHeader, current: LogHeader) -> None:
     hint = "Resume with the same scan of the same bench, or choose another file. Nothing was changed."
     for quantity, before, after in (
@@ -401,6 +401,13 @@ def _check_resumable(path: Path, stored: LogHeader, current: LogHeader) -> None:
                 device=name,
                 hint=hint,
             )
+
+
+@contextlib.contextmanager
+def _resumable(path: Path, header: LogHeader, resume: bool) -> Iterator[LogJournal]:
+    """Open the journal of a scan. Errors in the ``with`` block get a hint how to resume the scan."""
+    with _journal(path, header, resume) as journal, _with_resume_hint(journal):
+        yield journal
 
 
 @contextlib.contextmanager

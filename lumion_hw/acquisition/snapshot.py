@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -17,7 +16,6 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.identity import DeviceIdentity, device_identities
 from lumion_hw.errors import ConfigError, IdentityError, LinkError, LumionError, VerifyError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.reading import MEGABYTE, read_file
 from lumion_hw.files.writing import Overwrite, write_file
 
 FORMAT = "lumion-snapshot 1"
@@ -137,38 +135,10 @@ def load_snapshot(path: AnyPath) -> Snapshot:
     Raises:
         ConfigError: The file cannot be read, or contains mistakes; the message lists all with line and column.
     """
-    from lumion_hw.bench.file.loader import error_from_problems, problems_in
-    from lumion_hw.bench.file.yaml_marks import read_yaml
-
-    raw = read_file(
-        Path(path), _FILE_DESCRIPTION, max_bytes=MEGABYTE, hint="`lumion snapshot BENCH -o FILE` writes a snapshot."
-    )
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: expected UTF-8 text", hint="Save the file as UTF-8.") from error
-    document = read_yaml(text)
-    snapshot, checks = _validated(document.data) if document.marks else (None, [])
-    if (problems := problems_in(os.fspath(path), text, document, checks)) or snapshot is None:
-        raise error_from_problems(f"snapshot {os.fspath(path)}", problems)
-    return snapshot
-
-
-def _validated(data: object) -> tuple[Snapshot | None, list[Any]]:
-    from pydantic import ValidationError
-
     from lumion_hw.acquisition.snapshot_file import SnapshotFileModel
-    from lumion_hw.bench.file.checks import Check
-    from lumion_hw.bench.file.explain import explain
-    from lumion_hw.bench.file.fields import describe
+    from lumion_hw.bench.file.checked_yaml import load_yaml
 
-    if not isinstance(data, dict):
-        return None, [Check((), f"expected a mapping with the keys of a snapshot, found {describe(data)}")]
-    try:
-        model = SnapshotFileModel.model_validate(data)
-    except ValidationError as error:
-        schema = SnapshotFileModel.model_json_schema()
-        return None, [explain(problem, lambda loc: (schema, loc)) for problem in error.errors(include_url=False)]
+    model = load_yaml(path, "snapshot", SnapshotFileModel, "`lumion snapshot BENCH -o FILE` writes a snapshot.")
     identities = {name: DeviceIdentity(**device.identity.model_dump()) for name, device in model.devices.items()}
     devices: dict[str, dict[str, SettingValue]] = {
         name: {
@@ -177,8 +147,7 @@ def _validated(data: object) -> tuple[Snapshot | None, list[Any]]:
         }
         for name, device in model.devices.items()
     }
-    stored = Snapshot(model.bench, model.emulated, model.taken_utc, model.software, identities, devices, model.silent)
-    return stored, []
+    return Snapshot(model.bench, model.emulated, model.taken_utc, model.software, identities, devices, model.silent)
 
 
 # -- restoring

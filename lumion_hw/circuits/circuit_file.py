@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field
 
+from lumion_hw.bench.file.checked_yaml import load_yaml
 from lumion_hw.bench.file.checks import Check, Uses, did_you_mean
-from lumion_hw.bench.file.explain import explain
-from lumion_hw.bench.file.fields import ModuleName, Number, StrictModel, Version, WholeNumber, describe
-from lumion_hw.bench.file.loader import error_from_problems, problems_in
+from lumion_hw.bench.file.fields import ModuleName, Number, StrictModel, Version, WholeNumber
 from lumion_hw.bench.file.model import BenchModel
-from lumion_hw.bench.file.yaml_marks import read_yaml
 from lumion_hw.circuits.plan.difference import OnRefusal
 from lumion_hw.circuits.plan.request import CircuitRequest, Polarizations
-from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.reading import MEGABYTE, read_file
 
 MAX_CIRCUITS = 1024
 
@@ -92,25 +86,7 @@ def load_circuits(path: AnyPath, bench: BenchModel) -> WantedCircuits:
     Raises:
         ConfigError: The file cannot be read or has mistakes; the message lists all with line and column.
     """
-    raw = read_file(Path(path), "circuit file", max_bytes=MEGABYTE, hint="docs/circuits.md has an example.")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: expected UTF-8 text", hint="Save the file as UTF-8.") from error
-    document, name = read_yaml(text), os.fspath(path)
-    model, checks = _validated(document.data, bench) if document.marks else (None, [])
-    if (problems := problems_in(name, text, document, checks)) or model is None:
-        raise error_from_problems(f"circuit file {name}", problems)
+    hint = "docs/circuits.md has an example."
+    model = load_yaml(path, "circuit file", CircuitFileModel, hint, lambda model: model.checks(bench.devices))
     requests = tuple(request for circuit in model.circuits for request in circuit.requests())
     return WantedCircuits(requests, model.on_refusal)
-
-
-def _validated(data: object, bench: BenchModel) -> tuple[CircuitFileModel | None, list[Check]]:
-    if not isinstance(data, dict):
-        return None, [Check((), f"expected a mapping with the keys of a circuit file, found {describe(data)}")]
-    try:
-        model = CircuitFileModel.model_validate(data)
-    except ValidationError as error:
-        schema = CircuitFileModel.model_json_schema()
-        return None, [explain(problem, lambda loc: (schema, loc)) for problem in error.errors(include_url=False)]
-    return model, list(model.checks(bench.devices))

@@ -30,7 +30,9 @@ COMMANDS = (
     LazyCommand("faults", "lumion_hw.cli.faults:faults", "List and clear latched faults of a mesh controller."),
     LazyCommand("fabric", "lumion_hw.cli.fabric:fabric", "Keep jobs connected; replace failed servers by spares."),
     LazyCommand(
-        "schedule", "lumion_hw.cli.schedule:schedule", "Build and check communication schedules; run job phases."
+        "schedule",
+        "lumion_hw.cli.schedule.command:schedule",
+        "Build and check schedules; run job phases.",
     ),
     LazyCommand("slice", "lumion_hw.cli.slice:slice_", "Allocate slices of a rack, on a torus and on a fabric."),
     LazyCommand("plan", "lumion_hw.cli.plan:plan", "Plan spares for a service level; compare recovery policies."),

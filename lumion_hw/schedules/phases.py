@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.circuits.plan.planned import CircuitPlan, PlannedCircuit
@@ -21,16 +21,12 @@ from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.errors import ConfigError, LimitError, LumionError, RoutingError, VerifyError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.own_files import CREATOR
-from lumion_hw.files.reading import MEGABYTE, read_file
 from lumion_hw.files.writing import Overwrite, write_file
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import states_for_paths
 from lumion_hw.mesh.routing.result import traced_paths
 from lumion_hw.schedules.cost import MAX_DELTA_S
 from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule
-
-if TYPE_CHECKING:
-    from lumion_hw.bench.file.checks import Check
 
 WARN_SHARE = 0.06
 """Fraction of an iteration spent waiting for circuits above which a warning is given."""
@@ -88,43 +84,13 @@ def load_phases(path: str | os.PathLike[str]) -> PhasePlan:
     Raises:
         ConfigError: The file cannot be read or has mistakes; the message lists all with line and column.
     """
-    raw = read_file(Path(path), "phase file", max_bytes=MEGABYTE, hint="docs/schedules.md has an example.")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: expected UTF-8 text", hint="Save the file as UTF-8.") from error
-    return _read(text, os.fspath(path))
-
-
-def _read(text: str, name: str) -> PhasePlan:
-    from lumion_hw.bench.file.loader import error_from_problems, problems_in
-    from lumion_hw.bench.file.yaml_marks import read_yaml
-
-    document = read_yaml(text)
-    plan, checks = _validate(document.data) if document.marks else (None, [])
-    if (problems := problems_in(name, text, document, checks)) or plan is None:
-        raise error_from_problems(f"phase file {name}", problems)
-    return plan
-
-
-def _validate(data: object) -> tuple[PhasePlan | None, list[Check]]:
-    from pydantic import ValidationError
-
-    from lumion_hw.bench.file.checks import Check
-    from lumion_hw.bench.file.explain import explain
-    from lumion_hw.bench.file.fields import describe
+    from lumion_hw.bench.file.checked_yaml import load_yaml
     from lumion_hw.schedules.phase_file import PhaseFileModel
 
-    if not isinstance(data, dict):
-        return None, [Check((), f"expected a mapping with the keys of a phase file, found {describe(data)}")]
-    try:
-        model = PhaseFileModel.model_validate(data)
-    except ValidationError as error:
-        schema = PhaseFileModel.model_json_schema()
-        return None, [explain(problem, lambda loc: (schema, loc)) for problem in error.errors(include_url=False)]
-    checks = list(model.checks())
+    hint = "docs/schedules.md has an example."
+    model = load_yaml(path, "phase file", PhaseFileModel, hint, PhaseFileModel.checks)
     phases = tuple(JobPhase(phase.tag, phase.duration_s, phase.all_circuits()) for phase in model.phases)
-    return (None if checks else PhasePlan(model.job, phases, model.iterations)), checks
+    return PhasePlan(model.job, phases, model.iterations)
 
 
 def save_phases(plan: PhasePlan, target: AnyPath, overwrite: Overwrite = "own") -> None:
@@ -135,13 +101,16 @@ def save_phases(plan: PhasePlan, target: AnyPath, overwrite: Overwrite = "own") 
     """
     import yaml
 
+    from lumion_hw.bench.file.checked_yaml import parse_yaml
+    from lumion_hw.schedules.phase_file import PhaseFileModel
+
     phases = [
         {"tag": phase.tag, "duration_s": phase.duration_s, "circuits": [list(pair) for pair in phase.circuits]}
         for phase in plan.phases
     ]
     document = {"version": 1, "job": plan.job, "iterations": plan.iterations, "phases": phases}
     text = f"# {CREATOR}\n{yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)}"
-    _read(text, os.fspath(target))
+    parse_yaml(text, os.fspath(target), "phase file", PhaseFileModel, PhaseFileModel.checks)
     write_file(Path(target), "phase file", text, overwrite)
 
 

@@ -27,11 +27,6 @@ AB, BA, CA = CircuitRequest("sfp-a", "sfp-b"), CircuitRequest("sfp-b", "sfp-a"),
 BC, CB, AC = CircuitRequest("sfp-b", "sfp-c"), CircuitRequest("sfp-c", "sfp-b"), CircuitRequest("sfp-a", "sfp-c")
 
 
-@pytest.fixture(scope="module")
-def one_bench(tmp_path_factory: pytest.TempPathFactory) -> LastingBench:
-    return LastingBench(tmp_path_factory.mktemp("bench"))
-
-
 @pytest.fixture
 def bench(one_bench: LastingBench) -> LastingBench:
     one_bench.forget()

@@ -22,12 +22,6 @@ from tests.full_disk import room
 AB, BA = CircuitRequest("sfp-a", "sfp-b"), CircuitRequest("sfp-b", "sfp-a")
 
 
-@pytest.fixture(scope="module")
-def one_bench(tmp_path_factory: pytest.TempPathFactory) -> LastingBench:
-    """One bench for all tests, so that each polarization is searched only once."""
-    return LastingBench(tmp_path_factory.mktemp("bench"))
-
-
 @pytest.fixture
 def bench(one_bench: LastingBench) -> LastingBench:
     one_bench.forget()

@@ -19,11 +19,6 @@ from tests.circuits.lasting_bench import LastingBench
 AB, BA = CircuitRequest("sfp-a", "sfp-b"), CircuitRequest("sfp-b", "sfp-a")
 
 
-@pytest.fixture(scope="module")
-def one_bench(tmp_path_factory: pytest.TempPathFactory) -> LastingBench:
-    return LastingBench(tmp_path_factory.mktemp("bench"))
-
-
 @pytest.fixture
 def service(one_bench: LastingBench) -> Iterator[CircuitService]:
     """Two circuits in service, with an event log beside the journal."""

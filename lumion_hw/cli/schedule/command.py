@@ -13,7 +13,7 @@ from lumion_hw.cli.common.numbers import DURATION, MAX_COUNT, SEED, Number
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.cli.common.progress import RunProgress
-from lumion_hw.cli.schedule_phases import phases
+from lumion_hw.cli.schedule.phases import phases
 
 if TYPE_CHECKING:
     from lumion_hw.schedules.cost import CostModel

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lumion_hw.acquisition.fitted import FitPoints, FittedCurve, FitTerm, LeastSquares, Real, propagated, solve
-from lumion_hw.acquisition.ring_search import Resonances, find_resonances
+from lumion_hw.acquisition.ring.search import Resonances, find_resonances
 from lumion_hw.acquisition.scan_data import ScanData
 from lumion_hw.errors import ConfigError
 from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S

@@ -1,0 +1,1 @@
+"""Resonances of ring resonators in swept spectra."""

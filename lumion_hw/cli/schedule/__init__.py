@@ -1,0 +1,1 @@
+"""``lumion schedule``: communication schedules and the phases of a training job."""
