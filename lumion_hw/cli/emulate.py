@@ -129,9 +129,10 @@ def _serve_faults(server: EmulatorServer, bench: EmulatedBench) -> str:
     import secrets
 
     from lumion_hw.emulator.faults.fault_control import FaultControl, FaultPort
+    from lumion_hw.remote.codec import encode_error
 
     secret = secrets.token_urlsafe(16)
-    return f"{server.add_tcp(FaultPort(FaultControl(bench.faults), secret))}/{secret}"
+    return f"{server.add_tcp(FaultPort(FaultControl(bench.faults), secret, encode_error))}/{secret}"
 
 
 def _private(content: object) -> Callable[[Path], None]:

@@ -13,6 +13,7 @@ from lumion_hw import Bench
 from lumion_hw.emulator.faults.fault_control import FaultControl, FaultPort
 from lumion_hw.emulator.faults.fault_table import BENCH, ScriptedFault
 from lumion_hw.errors import ConfigError, LimitError, LinkLost
+from lumion_hw.remote.codec import encode_error
 from tests.faults.test_fault_table import BY_HAND, FAULTS, FILE, NAMES, ON_BENCH, SINGLE, opened
 
 Perform = Callable[..., object]
@@ -162,7 +163,7 @@ def asked(port: FaultPort, **fields: object) -> dict:
 
 
 def test_the_port_answers_only_with_its_secret(bench: Bench) -> None:
-    port = FaultPort(FaultControl(bench.emulated.faults), "s3cret")
+    port = FaultPort(FaultControl(bench.emulated.faults), "s3cret", encode_error)
     assert len(asked(port, secret="s3cret", action="list", target="bench")["result"]) == len(ON_BENCH | BY_HAND)
     for secret in ("", "s3cre", "s3crét"):
         assert (
@@ -179,12 +180,12 @@ def test_the_port_answers_only_with_its_secret(bench: Bench) -> None:
      b'{"action": "list", "arguments": [1]}'],
 )  # fmt: skip
 def test_what_is_no_request_gets_an_error(bench: Bench, line: bytes) -> None:
-    port = FaultPort(FaultControl(bench.emulated.faults), "s")
+    port = FaultPort(FaultControl(bench.emulated.faults), "s", encode_error)
     assert json.loads(port.answer(line))["error"]["classes"][0] == "ConfigError"
 
 
 def test_requests_arrive_in_any_pieces(bench: Bench) -> None:
-    connection = FaultPort(FaultControl(bench.emulated.faults), "s").connect()
+    connection = FaultPort(FaultControl(bench.emulated.faults), "s", encode_error).connect()
     request = b'{"secret": "s", "action": "active"}\n'
     for byte in request:
         assert connection.next_event() is None

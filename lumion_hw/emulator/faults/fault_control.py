@@ -174,6 +174,7 @@ class FaultPort:
     Args:
         control: The faults.
         secret: Text that every request must contain.
+        encode_error: Returns an error as JSON values.
 
     Attributes:
         name: Name of the port in messages.
@@ -181,8 +182,8 @@ class FaultPort:
 
     name = "fault control"
 
-    def __init__(self, control: FaultControl, secret: str) -> None:
-        self._control, self._secret = control, secret
+    def __init__(self, control: FaultControl, secret: str, encode_error: Callable[[LumionError], Any]) -> None:
+        self._control, self._secret, self._encode_error = control, secret, encode_error
 
     def connect(self) -> _Connection:
         """Open a connection."""
@@ -207,7 +208,7 @@ class FaultPort:
                 )
             reply = {"result": self._control.perform(**request)}
         except LumionError as error:
-            reply = {"error": _document(error)}
+            reply = {"error": self._encode_error(error)}
         return json_text(reply, compact=True).encode() + b"\n"
 
 
@@ -219,16 +220,6 @@ def _is_request(request: Any) -> bool:
         and isinstance(request.get("arguments", {}), dict)
         and all(isinstance(value, str) for name, value in request.items() if name != "arguments")
     )
-
-
-def _document(error: LumionError) -> dict[str, Any]:
-    """Return an error in the form of a served bench: names of its classes, and attributes."""
-    return {
-        "classes": [cls.__name__ for cls in type(error).__mro__],
-        "arguments": list(error.args),
-        "fields": vars(error),
-        "notes": [],
-    }
 
 
 class _Connection:
