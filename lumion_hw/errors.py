@@ -191,6 +191,8 @@ class CalibrationError(LumionError):
 class RoutingError(LumionError):
     """Circuits could not be routed through the mesh."""
 
+    exit_code = 3
+
 
 class NoPathError(RoutingError):
     """No set of routes can satisfy the request; the message names the limiting ports or waveguides.

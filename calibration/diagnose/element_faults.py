@@ -193,6 +193,12 @@ def visibility_hints(mesh: MeshTopology, puc: int, sources: Sequence[int], monit
     return {"reason": reason, "remedy": "Add inputs and monitors at other ports"}
 
 
+def describe_unseen_puc(mesh: MeshTopology, puc: int, sources: Sequence[int], monitors: Sequence[int]) -> str:
+    """Return why no monitor receives light of a PUC, and what to add, as one sentence without a full stop."""
+    advice = visibility_hints(mesh, puc, sources, monitors)
+    return f"PUC {puc} {advice['reason']}: {advice['remedy'][0].lower()}{advice['remedy'][1:]}"
+
+
 def _passes(mesh: MeshTopology, sources: Sequence[int], puc: int, monitors: Sequence[int]) -> bool:
     # Light is reversible: light from a port leaves a PUC where light entering there would reach the port.
     is_reached = mesh.hops_to_port[:, 4 * puc : 4 * puc + 4].reshape(-1, 2, 2) < 8 * mesh.n_pucs

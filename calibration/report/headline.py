@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from calibration.report.numbers import Metric, metrics
 from lumion_hw.files.escaping import one_line
+from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, USES, CalibrationRecord, not_certified_for
 
 _CERTIFICATE = "fit certified"
@@ -44,8 +45,8 @@ def headline(record: CalibrationRecord) -> Headline:
     doubts = {doubt for use in USES for doubt in record.doubts_for(use)}
     faults = tuple(fault for fault in record.faults if fault not in doubts)
     figures = (
-        ("PUCs", _coverage(by_name["PUCs calibrated"])),
-        ("heaters", _coverage(by_name["heaters calibrated"])),
+        ("PUCs", _coverage(by_name["PUCs calibrated"], len(record.pucs))),
+        ("heaters", _coverage(by_name["heaters calibrated"], _driven_heaters(record))),
         ("phase error", _phase_error(by_name)),
         ("held-out error", _held_out_error(record)),
         ("certified", f"no: {reason}" if not certified else _certified_uses(record) or "yes"),
@@ -90,8 +91,15 @@ def _certified_uses(record: CalibrationRecord) -> str:
     return f"for {' and '.join(use for use in USES if use not in doubts)}; {'; '.join(reasons)}"
 
 
-def _coverage(metric: Metric) -> str:
-    return f"{metric.value or 0.0:.0f} of {metric.goal or 0.0:.0f} calibrated"
+def _coverage(metric: Metric, total: int) -> str:
+    """Return how many of the elements are calibrated; elements that no light shows are left out."""
+    left_out = total - int(metric.goal or 0.0)
+    text = f"{metric.value or 0.0:.0f} of {metric.goal or 0.0:.0f} calibrated"
+    return f"{text}, {left_out} left out" if left_out > 0 else text
+
+
+def _driven_heaters(record: CalibrationRecord) -> int:
+    return sum(channel != NO_CHANNEL for channel in record.heater_channels)
 
 
 def _phase_error(by_name: dict[str, Metric]) -> str:

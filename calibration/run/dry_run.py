@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.diagnose.element_faults import visibility_hints
+from calibration.diagnose.element_faults import describe_unseen_puc
 from calibration.fit.bound import Bound, plan_bound
 from calibration.fit.global_fit import FitResult
 from calibration.fit.phase_search import SearchPlan
@@ -389,8 +389,7 @@ class _RunPlanner:
 
     def _left_out(self, puc: int) -> str:
         sources = (*self._nominal.sources, *self._nominal.seconds.values())
-        advice = visibility_hints(self._mesh, puc, sources, self._nominal.monitors)
-        return f"PUC {puc} {advice['reason']}: {advice['remedy'][0].lower()}{advice['remedy'][1:]}"
+        return describe_unseen_puc(self._mesh, puc, sources, self._nominal.monitors)
 
     def _walk(self, off_share: float, changed: int = CHANGED) -> IncrementalSettings:
         nominal = self._nominal

@@ -120,8 +120,9 @@ class BenchTarget:
         record = self.record or read_state(directory)[0].record
         if record is None:
             raise ConfigError(
-                "no calibration record is known for this bench",
-                hint="Give --record RECORD, a file written by `lumion-calibrate run`. Later commands remember it.",
+                f"no calibration record is known for this bench in {directory}",
+                hint="Give --record RECORD, a file written by `lumion-calibrate run`, or the same --endpoints or "
+                "--state as the command that connected the circuits.",
             )
         return record
 

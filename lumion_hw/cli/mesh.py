@@ -73,7 +73,10 @@ def show(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Draw a mesh as SVG, or print it as JSON."""
+    """Draw a mesh as SVG, or print it as JSON.
+
+    With a bench file the picture marks the PUCs whose light, from the wired inputs, reaches no monitor or meter.
+    """
     from lumion_hw.mesh.picture.drawing import mesh_svg
 
     topology, channels = _mesh_and_channels(layout)
@@ -82,8 +85,11 @@ def show(
     if as_json:
         echo_json(topology.to_dict())
     if output is not None or not as_json:
-        failed = {*faults.stuck, *faults.excess_loss_db}
-        _write(mesh_svg(topology, states=puc_states, failed=failed, heater_channels=channels), output, force)
+        failed, unlit = {*faults.stuck, *faults.excess_loss_db}, _unseen_pucs(layout)
+        svg = mesh_svg(topology, states=puc_states, failed=failed, unlit=unlit, heater_channels=channels)
+        _write(svg, output, force)
+        for text in unlit.values():
+            note(f"{text}.")
 
 
 @mesh.command()
@@ -255,6 +261,24 @@ def _mesh_and_channels(layout: str) -> tuple[MeshTopology, tuple[int, ...]]:
 
     model = load_bench(layout)
     return model.topology(), () if model.mesh is None else model.mesh.channels()
+
+
+def _unseen_pucs(layout: str) -> dict[int, str]:
+    """Return the PUCs of a bench file whose light reaches no monitor or meter, each with a sentence."""
+    if not _is_bench_file(layout):
+        return {}
+    from calibration.diagnose.element_faults import describe_unseen_puc
+    from calibration.model.illuminated_part import illuminated_part
+    from lumion_hw.bench.file.loader import load_bench
+
+    model = load_bench(layout)
+    topology, wiring = model.topology(), model.to_wiring()
+    sources = tuple(path.port for path in wiring.inputs)
+    monitors = model.monitors() or tuple(path.port for path in wiring.outputs if path.meter)
+    if not sources or not monitors:
+        return {}
+    unseen = (~illuminated_part(topology, sources, monitors).pucs).nonzero()[0].tolist()
+    return {puc: describe_unseen_puc(topology, puc, sources, monitors) for puc in unseen}
 
 
 def _heater_channels(layout: str) -> tuple[MeshTopology, list[tuple[int | None, int | None]]]:

@@ -9,10 +9,13 @@ import sys
 import xml.etree.ElementTree as ET
 
 import pytest
+import yaml
 
 from lumion_hw.cli import main
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.waiting import PATIENCE_S
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def test_the_help_of_the_group_loads_neither_numpy_nor_scipy() -> None:
@@ -32,6 +35,23 @@ def test_show_draws_every_puc_of_the_mesh(layout: str, pucs: int, capsys: pytest
     assert main(["mesh", "show", "--mesh", layout]) == 0
     picture = ET.fromstring(capsys.readouterr().out)
     assert sum(1 for each in picture.iter() if each.get("id", "").startswith("puc-")) == pucs
+
+
+def test_cells_without_light_from_the_wired_inputs_are_marked_and_named(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a Clements mesh of four modes, light from mode 0 alone never enters the MZI between modes 2 and 3 in front."""
+    text = (ROOT / "examples" / "benches" / "clements-4x4-qontrol.yaml").read_text(encoding="utf-8")
+    bench, picture = tmp_path / "bench.yaml", tmp_path / "mesh.svg"
+    bench.write_text(text, encoding="utf-8")
+    assert main(["mesh", "show", "--mesh", str(bench), "-o", str(picture)]) == 0
+    assert "no light" not in picture.read_text(encoding="utf-8") + capsys.readouterr().err
+    document = yaml.safe_load(text)
+    document["wiring"]["inputs"] = document["wiring"]["inputs"][:1]
+    bench.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    assert main(["mesh", "show", "--mesh", str(bench), "-o", str(picture), "--force"]) == 0
+    assert "no light" in picture.read_text(encoding="utf-8")
+    assert "gets no light from your inputs: add an input at port" in capsys.readouterr().err
 
 
 def test_a_mesh_shown_as_json_is_read_back_by_the_other_commands(

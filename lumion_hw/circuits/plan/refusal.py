@@ -52,9 +52,13 @@ _REMEDIES = {
 def budget_error(circuit: PlannedCircuit, problems: Sequence[BudgetViolation]) -> BudgetError:
     """Return the error for a circuit that violates limits of its link budget."""
     request, budget = circuit.request, circuit.budget
-    relaxed = {
-        violation.field: _relaxed_limit(violation, request) for violation in problems if violation.field is not None
-    }
+    relaxed: dict[str, float] = {}
+    for violation in problems:
+        if violation.field is not None:
+            limit = _relaxed_limit(violation, request)
+            # A field may be violated several times, such as the margin at both ends of the receiver's range.
+            easier = min if violation.field == "min_margin_db" else max
+            relaxed[violation.field] = easier(relaxed.get(violation.field, limit), limit)
     general = [violation for violation in problems if violation.field is None]
     result = f"{circuit.hops} hops, {budget.mesh_loss_db:.1f} dB over the mesh, {budget.received_dbm:.1f} dBm received"
     if blocked := _blocking_devices(circuit):

@@ -30,6 +30,8 @@ def bench() -> BenchModel:
         ("max_hops", 3, r"number of PUCs on the path is \d+, expected at most 3"),
         ("max_loss_db", 14.0, r"loss over the mesh is 1\d\.\d+ dB, expected at most 14"),
         ("min_margin_db", 9.0, r"received power \((sensitivity|overload), with 9 dB of margin\) is -\d"),
+        # Too much at both ends of the receiver's range.
+        ("min_margin_db", 12.0, r"overload, with 12 dB of margin.*sensitivity, with 12 dB of margin"),
     ],
 )
 def test_a_ceiling_that_cannot_be_kept_is_refused_with_what_would_do(
