@@ -546,20 +546,30 @@ class FaultDiagnosis:
             if discrepancy > 0.0 and self.model.work.is_used_up:
                 break
             reversed_rad = diagnosed.fit.parameters.coupler_difference_rad.copy()
-            reversed_rad[number - group.start] *= -1.0
+            reversed_rad[puc := number - group.start] *= -1.0
             point = replace(diagnosed.fit.parameters, coupler_difference_rad=reversed_rad)
             at_point, present = (model.predict(at, likelihood.observations) for at in (point, diagnosed.fit.parameters))
             change = ((at_point - present) / likelihood.sigma_ma(discrepancy))[likelihood.used]
             if change @ change < _MIN_SIGN_GAIN:  # light does not show this sign
                 continue
-            fitting = self._fitting(diagnosed.likelihood, diagnosed.dead)
-            fit = fitting.run(point, _BRANCH_ROUNDS, near=True, earlier_fit=diagnosed.fit, allow_near_information=True)
-            if self._cost(fit) - self._cost(diagnosed.fit) < _MIN_SIGN_GAIN:
-                _log.info("trying the opposite sign of the coupler difference of PUC %d", number - group.start)
+            fitting, rounds = self._fitting(diagnosed.likelihood, diagnosed.dead), 0
+            fit = diagnosed.fit
+            # Most signs fall back in the first round.
+            while rounds < _BRANCH_ROUNDS and point.coupler_difference_rad[puc] * reversed_rad[puc] > 0.0:
+                fit = fitting.run(point, 1, near=True, earlier_fit=diagnosed.fit, allow_near_information=True)
+                point, rounds = fit.parameters, rounds + 1
+            if point.coupler_difference_rad[puc] * reversed_rad[puc] <= 0.0:
+                continue
+            if self._possible_gain(fit) > self._cost(fit) - self._cost(diagnosed.fit) + _MIN_SIGN_GAIN:
+                _log.info("trying the opposite sign of the coupler difference of PUC %d", puc)
                 fit = self._fit(fit.parameters, likelihood, diagnosed.dead, near=True)
                 if self._cost(diagnosed.fit) - self._cost(fit) > _MIN_SIGN_GAIN:
                     diagnosed = replace(diagnosed, fit=fit)
         return diagnosed
+
+    def _possible_gain(self, fit: FitResult) -> float:
+        """Return by how much χ² may fall if a fit goes on: as much as with another step like the last one."""
+        return fit.rounds[-1].step_sigma ** 2 * len(fit.information)
 
     def _cost(self, fit: FitResult) -> float:
         """Return χ² of readings and prior."""

@@ -200,16 +200,18 @@ class Calibration:
         self._tune()
         self._start = self._bootstrap.run(self._explains)
         self.residual("search_unexplained_share", self._start.search.unexplained)
-        # The work limit counts the random settings of an undisturbed run; extra settings after failed searches do not
-        # raise it.
-        survey = self._start.survey
-        readings, space = self._bootstrap.usual_settings(survey) * len(survey.monitors), self._model(self._start).space
+        survey, space = self._start.survey, self._model(self._start).space
+        readings = self._bootstrap.usual_settings(survey) * len(survey.monitors)
         if self._bootstrap.by_hand is not None:  # ports without the moved meter are computed, too
             readings = self._start.random.reading_ma.size
         self._work.allowed = FitWork.allowed_for(readings, space.plain)
 
         def keep(start: Start, diagnosed: DiagnosedFit) -> None:
             self._start, self._diagnosed = start, diagnosed
+            # Settings that failed searches added raise the work limit only once the phases are found.
+            if not _may_be_in_wrong_valley(diagnosed.fit):
+                allowed = FitWork.allowed_for(start.random.reading_ma.size, space.plain)
+                self._work.allowed = max(self._work.allowed, allowed)
 
         first = first_fit(self._bootstrap, self._start, self._diagnosis, keep, self._work)
         keep(*first)  # the last cause may have added effects
