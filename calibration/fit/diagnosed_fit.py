@@ -552,13 +552,12 @@ class FaultDiagnosis:
             change = ((at_point - present) / likelihood.sigma_ma(discrepancy))[likelihood.used]
             if change @ change < _MIN_SIGN_GAIN:  # light does not show this sign
                 continue
-            fitting, rounds = self._fitting(diagnosed.likelihood, diagnosed.dead), 0
-            fit = diagnosed.fit
-            # Most signs fall back in the first round.
-            while rounds < _BRANCH_ROUNDS and point.coupler_difference_rad[puc] * reversed_rad[puc] > 0.0:
-                fit = fitting.run(point, 1, near=True, earlier_fit=diagnosed.fit, allow_near_information=True)
-                point, rounds = fit.parameters, rounds + 1
-            if point.coupler_difference_rad[puc] * reversed_rad[puc] <= 0.0:
+            fitting = self._fitting(diagnosed.likelihood, diagnosed.dead)
+            for rounds in (1, _BRANCH_ROUNDS):  # most signs fall back in the first round
+                fit = fitting.run(point, rounds, near=True, earlier_fit=diagnosed.fit, allow_near_information=True)
+                if not (is_reversed := fit.parameters.coupler_difference_rad[puc] * reversed_rad[puc] > 0.0):
+                    break
+            if not is_reversed:
                 continue
             if self._possible_gain(fit) > self._cost(fit) - self._cost(diagnosed.fit) + _MIN_SIGN_GAIN:
                 _log.info("trying the opposite sign of the coupler difference of PUC %d", puc)
