@@ -117,6 +117,13 @@ class Heating:
             arm += _sums_of_arms(share * turned)
         return Heated(powers, bend_ma2, heat, own, by_own, share, arm, joint, currents_ma, late)
 
+    def heat_mw_per_rad(self, parameters: MeshParameters) -> Real:
+        """Return the heat of every heater per phase of its own arm, shape ``(heaters,)``; 0 for a dead heater."""
+        rho2 = parameters.heater_law[:, 0]
+        scale = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), len(rho2))
+        per_rad: Real = np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
+        return per_rad
+
     def _flowing_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
         return self._returns.flowing_ma(driven_ma, parameters.extra_physics.get("shared_return_per_ma"))
 
@@ -129,10 +136,7 @@ class Heating:
         # One matrix product gives the derivative of every reading by the heat of every heater, over all arms and
         # joints.
         by_heat, by_own = self._by_heat(parameters, arm, joint), _by_own(arm, heated)
-        scale = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), len(parameters.heater_law))
-        rho2 = parameters.heater_law[:, 0]
-        live = rho2 != 0.0
-        per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=live)
+        live, per_rho = parameters.heater_law[:, 0] != 0.0, self.heat_mw_per_rad(parameters)
         result: dict[str, Slopes] = {}
         for power, name in zip(heated.powers, LAW_TERMS, strict=True):
             # The bend is the law divided by ρ2, so a larger ρ2 at the same ρ4 bends less.

@@ -80,6 +80,10 @@ PHYSICS: tuple[PhysicsRow, ...] = (
     ),
     PhysicsRow("heat_loss_db_per_mw", "loss that increases with heat", "chip", 0.002, 0.1, "assumed"),
     PhysicsRow(
+        "coupler_rad_per_mw", "couplers that change with the heat of their PUC", "puc", 1e-4, 5e-3,
+        "some 1e-4 per kelvin for directional couplers, and 1 K per mW (both assumed)",
+    ),
+    PhysicsRow(
         BOTH_ARMS, "heat that reaches the other arm of a PUC", "chip", 0.01, 0.2,
         "plain oxide carries at least 3.5 % of a heater's phase over 15 µm, 10 % over 5 µm (Jacques 2019)",
     ),
