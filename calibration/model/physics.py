@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.model.observations import SLOW_TAUS_S
+from calibration.model.observations import OWN_TAUS, SLOW_TAUS_S
 from calibration.model.response import GAIN_LEVELS
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.waves.shared_return import RETURN_GROUP_SIZES
@@ -24,6 +24,7 @@ Real = NDArray[np.float64]
 
 Per = Literal[
     "time constant",
+    "time constant of crosstalk",
     "size of a group",
     "chip",
     "direction",
@@ -74,6 +75,10 @@ LAW_DEVIATION = "law_deviation"
 """Name of the effect that is never fitted, because records keep laws of three terms."""
 PHYSICS: tuple[PhysicsRow, ...] = (
     PhysicsRow("slow_heat_share", "slow heat", "time constant", 1e-3, 0.1, "assumed"),
+    PhysicsRow(
+        "slow_crosstalk_share", "crosstalk that arrives late", "time constant of crosstalk", 0.02, 1.0,
+        "the part of the heat that goes through the submount (assumed)",
+    ),
     PhysicsRow(
         "shared_return_per_ma", "drives with a common return", "size of a group", 1e-4, 0.02,
         "some tenths of an ohm of a common return against drives of some hundred ohm to kilo-ohm (assumed)",
@@ -256,7 +261,8 @@ def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int
     """Return the number of parameters of an effect; for pair crosstalk, the number of all pairs."""
     waveguides = 2 * mesh.n_pucs + len(mesh.joints)
     sizes: dict[Per, int] = {
-        "time constant": len(SLOW_TAUS_S),
+        "time constant": OWN_TAUS,
+        "time constant of crosstalk": len(SLOW_TAUS_S),
         "size of a group": 2 * len(RETURN_GROUP_SIZES),
         "chip": 1,
         "direction": 2,

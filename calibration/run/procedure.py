@@ -30,6 +30,7 @@ from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, ti
 from calibration.measure.port_survey import MIN_CONTRAST, ReferenceChange, reference_changes
 from calibration.measure.probe import Probe, check_wavelengths, tune_sources
 from calibration.model.device_under_test import DeviceUnderTest
+from calibration.model.heating import LATE
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import Observations, select_monitors
@@ -570,7 +571,7 @@ class Calibration:
         self.quality["reference_power_db"] = max((abs(change.power_db) for change in changes), default=0.0)
         self.quality["reference_shape_sigma"] = max((change.shape_sigma for change in changes), default=0.0)
         # Slow heat depends on earlier settings, so with it two readings at rest always differ.
-        late = self._diagnosed is not None and "slow_heat_share" in self._diagnosed.physics.widths
+        late = self._diagnosed is not None and not self._diagnosed.physics.widths.keys().isdisjoint(LATE)
         if not late and (self._diagnosed is None or self._diagnosed.trajectories is None):
             self.faults += [f"reference setting, {text}" for change in changes for text in change.descriptions()]
 
