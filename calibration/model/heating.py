@@ -26,9 +26,11 @@ DIRECTIONAL = ("crosstalk_directions", "crosstalk_sides")
 """Names of the effects that crosstalk depends on the direction: alike in opposite directions, and opposite in them."""
 LATE = ("slow_heat_share", "slow_crosstalk_share")
 """Names of the effects that depend on the heat of earlier settings."""
+SAG = "supply_sag_per_ma3"
+"""Name of the effect that all currents fall with the cube of the total current."""
 HEAT_GROUPS = (
-    *LAW_TERMS, "heat_factor", "crosstalk", *LATE, "shared_return_per_ma", BOTH_ARMS, BOTH_ARMS_SCATTER, *DIRECTIONAL,
-    CROSSTALK_PAIRS,
+    *LAW_TERMS, "heat_factor", "crosstalk", *LATE, "shared_return_per_ma", SAG, BOTH_ARMS, BOTH_ARMS_SCATTER,
+    *DIRECTIONAL, CROSSTALK_PAIRS,
 )  # fmt: skip
 """Groups of parameters that the phases due to heat depend on."""
 _LAW_STEP_RAD = np.pi / 3.0
@@ -135,7 +137,7 @@ class Heating:
         return late_mw
 
     def _flowing_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
-        return self._returns.flowing_ma(driven_ma, parameters.extra_physics.get("shared_return_per_ma"))
+        return self._returns.flowing_ma(driven_ma, parameters.extra_physics)
 
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
         """Convert derivatives by phases to derivatives by heater laws, heat factors and crosstalk.
@@ -168,8 +170,13 @@ class Heating:
         own: dict[str, Real] = {}
         if "slow_heat_share" in names and heated.late is not None:
             own["slow_heat_share"] = _late_own_rad(parameters, heated.late[:, :, :OWN_TAUS])
-        if "shared_return_per_ma" in names:
-            own["shared_return_per_ma"] = self._own_by_return(parameters, heated.driven_ma)
+        if "shared_return_per_ma" in names or SAG in names:
+            by_loss = -self._own_by_ma(parameters, heated.driven_ma)[..., None]
+            driven_ma = heated.driven_ma[..., None]
+            other_ma = np.moveaxis(self._returns.others_mean_ma(heated.driven_ma), 0, -1)
+            own["shared_return_per_ma"] = by_loss * np.concatenate([other_ma * driven_ma, other_ma], axis=-1)
+            own[SAG] = by_loss * driven_ma * driven_ma.mean(axis=1, keepdims=True) ** 3
+            own = {name: slopes for name, slopes in own.items() if name in names}
         by_effect: dict[str, Slopes] = {}
         if own:
             # Heat is proportional to the law.
@@ -200,13 +207,11 @@ class Heating:
             by_effect["law_deviation"] = by_point.reshape(*by_point.shape[:2], -1)
         return by_effect
 
-    def _own_by_return(self, parameters: MeshParameters, driven_ma: Real) -> Real:
+    def _own_by_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
         flowing = self._flowing_ma(parameters, driven_ma)
         rho2, rho4, rho6 = parameters.heater_law.T
         square = flowing**2
-        by_ma = 2.0 * flowing * (rho2 + square * (2.0 * rho4 + 3.0 * square * rho6))
-        other_ma = np.moveaxis(self._returns.others_mean_ma(driven_ma), 0, -1)
-        slopes: Real = -by_ma[..., None] * np.concatenate([other_ma * driven_ma[..., None], other_ma], axis=-1)
+        slopes: Real = 2.0 * flowing * (rho2 + square * (2.0 * rho4 + 3.0 * square * rho6))
         return slopes
 
     def _by_heat(self, parameters: MeshParameters, arm: Slopes, joint: Slopes) -> Slopes:

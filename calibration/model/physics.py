@@ -83,6 +83,10 @@ PHYSICS: tuple[PhysicsRow, ...] = (
         "shared_return_per_ma", "drives with a common return", "size of a group", 1e-4, 0.02,
         "some tenths of an ohm of a common return against drives of some hundred ohm to kilo-ohm (assumed)",
     ),
+    PhysicsRow(
+        "supply_sag_per_ma3", "a supply that sags with the cube of the current", "chip", 2e-3, 0.1,
+        "some tenths of a per cent at half load (assumed); relative, per cube of the mean current of all heaters",
+    ),
     PhysicsRow("heat_loss_db_per_mw", "loss that increases with heat", "chip", 0.002, 0.1, "assumed"),
     PhysicsRow(
         "coupler_rad_per_mw", "couplers that change with the heat of their PUC", "puc", 1e-4, 5e-3,
