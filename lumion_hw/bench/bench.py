@@ -167,16 +167,10 @@ class Bench:
         control = overrides.pop(CONTROL, None)
         faults = None if control is None else EmulatedFaults(FaultPortClient(control))
         _check_names(overrides, model, "addresses for devices")
+        addressed = _addresses(model, overrides, only)
 
         def link(name: str, device: DeviceModel) -> Link | ModuleConnection:
-            holder = device.container
-            mainframe_address = overrides.get(holder, model.devices[holder].address) if holder else None
-            address = overrides.get(name, device.address or mainframe_address)
-            if address is None:
-                raise ConfigError(
-                    "the bench file has no address for this device", device=name, hint="Add 'address: ...'."
-                )
-            return link_to(device, address, wall)
+            return link_to(device, addressed[name], wall)
 
         return cls(model, link, wall, only=only, file=file, faults=faults)
 
@@ -518,6 +512,23 @@ def _missing_features(controller: MeshController) -> list[str]:
         "telemetry": info.telemetry,
     }
     return [feature for feature, is_present in features.items() if not is_present]
+
+
+def _addresses(model: BenchModel, overrides: Mapping[str, str], only: Collection[str] | None) -> dict[str, str]:
+    """Return the addresses of the devices to open. Raises ``ConfigError`` with the names of those without an address.
+
+    A device in a mainframe or in a module has the address of its container.
+    """
+    addresses = {name: device.address for name, device in model.devices.items()} | dict(overrides)
+    found = {name: addresses[name] or addresses.get(device.container or "") for name, device in model.devices.items()}
+    missing = [name for name, address in found.items() if address is None and (only is None or name in only)]
+    if missing:
+        raise ConfigError(
+            f"the bench file has no address for {', '.join(missing)}",
+            hint="Add 'address: ...' to each. For a bench that another program emulates, give the endpoints file that "
+            "`lumion emulate` writes.",
+        )
+    return {name: address for name, address in found.items() if address is not None}
 
 
 def _check_names(names: Collection[str], model: BenchModel, section: str) -> None:
