@@ -122,7 +122,7 @@ class BenchTarget:
             raise ConfigError(
                 f"no calibration record is known for this bench in {directory}",
                 hint="Give --record RECORD, a file written by `lumion-calibrate run`, or the same --endpoints or "
-                "--state as the command that connected the circuits.",
+                "--state as the command that connected the circuits. For a served bench use `lumion apply --served`.",
             )
         return record
 

@@ -561,6 +561,10 @@ class BenchOwner:
         """
         return self._keeper.require_service().setup.plan_change((), requests)
 
+    def plan_difference(self, circuits: Sequence[object]) -> dict[str, Any]:
+        """Plan the change of a job ``apply`` without changing anything. Raises ``ConfigError`` as the job."""
+        return self._keeper.plan_difference(circuits)
+
     def stop_outputs(self, caller: Caller) -> None:
         """Switch all heaters off immediately; needs no lease.
 

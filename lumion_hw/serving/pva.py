@@ -288,6 +288,8 @@ class PvaServer:
             "describe": self._describe,
             "emulated_fault": self._request_emulated_fault,
             "progress": self._report_progress,
+            "plan_difference": lambda _caller, circuits: self._owner.plan_difference(circuits),
+            "job": lambda caller, kind, values: self._owner.wait(self._owner.start_job(kind, values, caller)).result,
         }
         document = handle_request(request, caller, self._owner.calls, self._owner.lease, own)
         return self._p4p.nt.NTScalar("s").wrap(json_text(document, compact=True))
