@@ -98,7 +98,7 @@ class Bench:
         is_emulated_remotely: bool = False,
         faults: EmulatedFaults | None = None,
         file: BenchFile | None = None,
-        on_progress: Callable[[str, str, int, int, str], None] = lambda kind, stage, done, total, error: None,
+        on_progress: Callable[[str, str, int, int, str, Mapping[str, Any] | None], None] = lambda *_: None,
     ) -> None:
         self.model, self.file = model, file
         self._where, self._on_close, self._on_progress = where, on_close, on_progress
@@ -268,7 +268,15 @@ class Bench:
             )
         return self._mesh
 
-    def report_progress(self, kind: str, stage: str, done: int, total: int, error: str = "") -> None:
+    def report_progress(
+        self,
+        kind: str,
+        stage: str,
+        done: int,
+        total: int,
+        error: str = "",
+        curve: Mapping[str, Any] | None = None,
+    ) -> None:
         """Report the progress of a task to the process that serves this bench; on a local bench this has no effect.
 
         Args:
@@ -277,8 +285,10 @@ class Bench:
             done: Number of completed steps.
             total: Number of steps; the task ends with the last one.
             error: Reason why the task ended early; empty while it runs.
+            curve: Readings so far, which the page of the server draws: ``setting`` with ``setting_unit`` and its values
+                ``x``, and ``readings`` (values by name; ``None`` without a number) with their ``unit``.
         """
-        self._on_progress(kind, stage, done, total, error)
+        self._on_progress(kind, stage, done, total, error, curve)
 
     def opened(self, name: str) -> OpenDevice | None:
         """Return the driver of a device, or ``None`` if the device is not open."""

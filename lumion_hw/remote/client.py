@@ -243,10 +243,12 @@ class PvaConnection:
         """
         return self.call("", "plan_difference", [[dict(request) for request in requests]])
 
-    def report_progress(self, kind: str, stage: str, done: int, total: int, error: str) -> None:
+    def report_progress(
+        self, kind: str, stage: str, done: int, total: int, error: str, curve: Mapping[str, Any] | None = None
+    ) -> None:
         """Report the progress of a task to the server, if this program holds the lease. Never raises."""
         if self._number is not None:
-            named = {"kind": kind, "stage": stage, "done": done, "total": total, "error": error}
+            named = {"kind": kind, "stage": stage, "done": done, "total": total, "error": error, "curve": curve}
             with contextlib.suppress(LumionError):
                 self._request(_internal("progress", named, self._number))
 

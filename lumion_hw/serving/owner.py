@@ -31,6 +31,7 @@ from lumion_hw.serving.readings import BenchReadings
 from lumion_hw.serving.state import (
     MarginSample,
     Point,
+    ServedCurve,
     ServedEvent,
     ServedHealth,
     ServedJob,
@@ -534,7 +535,9 @@ class BenchOwner:
         """
         return self._keeper.wait(job, timeout_s)
 
-    def report_progress(self, kind: str, stage: str, done: int, total: int, error: str, caller: Caller) -> None:
+    def report_progress(
+        self, kind: str, stage: str, done: int, total: int, error: str, caller: Caller, curve: ServedCurve | None = None
+    ) -> None:
         """Show the progress of a task that an attached program runs, such as a scan; an ``error`` ends the task.
 
         Raises:
@@ -544,7 +547,7 @@ class BenchOwner:
         if job is None or job.is_over or job.number != lease.number:
             job = ServedJob(lease.number, kind, lease.owner, self._wall_s())
         job = job.with_progress(self._wall_s(), stage, done, total)
-        self._client_job = replace(job, is_over=bool(error) or done >= total, error=error)
+        self._client_job = replace(job, is_over=bool(error) or done >= total, error=error, curve=curve)
         self._news.set()
 
     @property

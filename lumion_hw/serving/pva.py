@@ -23,7 +23,7 @@ from lumion_hw.serving.lease import Caller
 from lumion_hw.serving.owner import MAX_PUBLISH_S, BenchOwner
 from lumion_hw.serving.pva_tables import SCALARS, TABLES
 from lumion_hw.serving.reach import LOOPBACK, Networks, may_connect, open_listener, parse_networks
-from lumion_hw.serving.state import AlarmSeverity, Point, ServedState
+from lumion_hw.serving.state import AlarmSeverity, Point, ServedCurve, ServedState
 
 _WORKERS = 32
 """Maximum number of parallel calls."""
@@ -294,9 +294,12 @@ class PvaServer:
         document = handle_request(request, caller, self._owner.calls, self._owner.lease, own)
         return self._p4p.nt.NTScalar("s").wrap(json_text(document, compact=True))
 
-    def _report_progress(self, caller: Caller, kind: str, stage: str, done: int, total: int, error: str) -> None:
+    def _report_progress(
+        self, caller: Caller, kind: str, stage: str, done: int, total: int, error: str, curve: object = None
+    ) -> None:
         kind, stage, error = (str(text)[:_MAX_TEXT] for text in (kind, stage, error))
-        self._owner.report_progress(kind, stage, int(done), int(total), error, caller)
+        checked = None if curve is None else ServedCurve.from_document(curve)
+        self._owner.report_progress(kind, stage, int(done), int(total), error, caller, checked)
 
     def _describe(self, _caller: Caller) -> dict[str, Any]:
         bench = self._owner.bench
