@@ -350,4 +350,4 @@ def _spare_state(model: Any, state: FabricState, name: str, loops: set[str]) -> 
         return "in use"
     if set(find_unit(model, name).nics) <= loops:
         return "on standby"
-    return f"cold: {state.cold[name]}" if name in state.cold else "cold"
+    return f"cold: {state.cold[name]}" if name in state.cold else "not prepared"
