@@ -81,3 +81,10 @@ def test_an_interrupted_command_leaves_the_change_to_the_server(apply, monkeypat
 
     monkeypatch.setattr(PvaConnection, "run_job", interrupted)
     assert "the server finishes this change" in apply("sfp-a:sfp-b", code=130)[1]
+
+
+def test_a_dry_run_is_refused_like_the_change_where_jobs_control_the_circuits(tmp_path: Path) -> None:
+    with owned(tmp_path, fabric=True) as (_clock, owner):
+        owner.step(0.0)
+        with pytest.raises(ConfigError, match=r"the jobs of the bench file control the circuits.*--no-fabric"):
+            owner.plan_difference(["sfp-a:sfp-b"])
