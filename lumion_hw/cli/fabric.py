@@ -31,6 +31,10 @@ _ACCEPT_TIMEOUT_S = 30.0
 """Longest wait in s until the fabric manager accepts a request."""
 _POLL_PERIOD_S = 0.05
 _FAILED = 3
+_SAME_STATE = (
+    "Give the same --endpoints or --state as the fabric manager (`lumion fabric run` or `lumion serve`); "
+    "`lumion serve --emulate` needs --state, too."
+)
 
 
 @click.group(cls=NamedGroup)
@@ -144,12 +148,15 @@ def status(target: BenchTarget) -> None:
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import lock_owner, read_state
     from lumion_hw.fabric import read_fabric
+    from lumion_hw.fabric.decisions import free_spares
 
     model = load(target.file)
     with target.directory() as directory:
         state, entries = read_fabric(directory)
         circuits, _ = read_state(directory)
         owner = lock_owner(directory)
+        if owner is None and circuits.record is None:
+            note(f"no program has driven this bench with the state in {directory}. {_SAME_STATE}")
     connected = {circuit.name for circuit in circuits.circuits}
     if target.as_json:
         names = [circuit.name for circuit in circuits.circuits]
@@ -165,7 +172,8 @@ def status(target: BenchTarget) -> None:
         echo_table("Failed", ("unit", "reason"), list(state.failed.items()))
     requests = [circuit.request for circuit in circuits.circuits]
     loops = {request.source for request in requests if request.source == request.target}
-    rows = [(name, _spare_state(model, state, name, loops)) for name in model.fabric.spares]
+    spares = dict.fromkeys((*model.fabric.spares, *free_spares(model, state)))  # repaired members are spares, too
+    rows = [(name, _spare_state(model, state, name, loops)) for name in spares]
     if rows:
         echo_table("Spares", ("spare", "state"), rows)
     manager = "no manager is running" if owner is None else f"in use by {owner.name}"
@@ -219,12 +227,17 @@ def _managed(target: BenchTarget, program: str, hook: tuple[str, ...] = ()) -> I
 
 
 def _request_or_perform(target: BenchTarget, action: str, unit: str, reason: str = "declared by hand") -> None:
-    from lumion_hw.circuits import lock_owner
+    from lumion_hw.circuits import lock_owner, read_state
     from lumion_hw.fabric.requests import FabricRequest
 
     request = FabricRequest(action, unit, reason)
     with target.directory() as directory:
         owner = lock_owner(directory)
+        if owner is None and target.record is None and read_state(directory)[0].record is None:
+            raise ConfigError(
+                f"no fabric manager runs with the state in {directory}, and no calibration record is known there",
+                hint=f"{_SAME_STATE} To change the circuits without a manager, give --record RECORD.",
+            )
         if owner is not None and owner.program in _MANAGERS and target.take_over is None:
             _send_request(directory, request, owner)
             echo_text(f"done by {owner.name} ({owner.program}): every circuit of the jobs carries light")
@@ -335,4 +348,6 @@ def _spare_state(model: Any, state: FabricState, name: str, loops: set[str]) -> 
         return "failed"
     if name in state.places.values():
         return "in use"
-    return "on standby" if set(find_unit(model, name).nics) <= loops else "cold"
+    if set(find_unit(model, name).nics) <= loops:
+        return "on standby"
+    return f"cold: {state.cold[name]}" if name in state.cold else "not prepared"

@@ -34,6 +34,7 @@ class FabricState:
         failed: Reason why a server or accelerator counts as failed, by name.
         avoided: PUCs that circuits avoid because a path over them has failed.
         refused: Reason why a job has no circuits, by job.
+        cold: Reason why a spare is cold (its light is not on and aligned), by spare.
         open: Failure whose recovery was not finished.
         fades: Number of times light was gone for a while and came back.
         false_alarms: Number of failures after which the light came back without a repair.
@@ -43,6 +44,7 @@ class FabricState:
     failed: Mapping[str, str] = field(default_factory=dict)
     avoided: tuple[int, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    cold: Mapping[str, str] = field(default_factory=dict)
     open: Mapping[str, Any] | None = None
     fades: int = 0
     false_alarms: int = 0

@@ -21,11 +21,12 @@ from lumion_hw.circuits import (
     CircuitHealth,
     CircuitJournal,
     CircuitMaintenance,
+    CircuitProof,
     CircuitRequest,
     CircuitService,
 )
 from lumion_hw.circuits.plan.difference import OnRefusal
-from lumion_hw.circuits.state import proof_document
+from lumion_hw.circuits.state import change_document, proof_document
 from lumion_hw.errors import BusyError, ConfigError, LumionError
 from lumion_hw.fabric import FabricJournal, FabricManager, FabricState, Span, read_fabric
 from lumion_hw.fabric.requests import FabricRequest, RequestBox
@@ -463,6 +464,11 @@ class BenchKeeper:
 
         return work
 
+    def plan_difference(self, circuits: Sequence[object]) -> dict[str, Any]:
+        """See :meth:`~lumion_hw.serving.owner.BenchOwner.plan_difference`."""
+        requests = [_circuit_request(circuit) for circuit in _as_list(circuits)]
+        return change_document(self._require_free_circuits().plan_difference(requests), ())
+
     def _apply_job(
         self, circuits: Sequence[object], on_refusal: str = "refuse_all", dry_run: object = False
     ) -> Callable[[], Any]:
@@ -472,11 +478,11 @@ class BenchKeeper:
 
         def work() -> dict[str, Any]:
             self._return_from_trip(service)
-            difference = service.plan_difference(requests)
+            difference, proofs = service.plan_difference(requests), tuple[CircuitProof, ...]()
             if str(dry_run).lower() not in ("true", "1"):
-                service.apply(difference, cast(OnRefusal, on_refusal), milestone=self._report_progress)
+                proofs = service.apply(difference, cast(OnRefusal, on_refusal), milestone=self._report_progress)
                 self._maintenance = None
-            return difference.document()
+            return change_document(difference, proofs)
 
         return work
 

@@ -141,14 +141,17 @@ def decibels(printed: str) -> list[float]:
 
 @contextlib.contextmanager
 def in_background(command: list[str], directory: Path) -> Iterator[None]:
-    """Run a command while the block runs; it is there when it has written down where it serves."""
-    endpoints = directory / command[command.index("--endpoints") + 1]
-    with subprocess.Popen(command, cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+    """Run a command while the block runs: from its endpoints file, or from the line "watching" of a manager."""
+    endpoints, printed = directory / command[command.index("--endpoints") + 1], directory / f"{command[1]}.txt"
+    with (
+        printed.open("w", encoding="utf-8") as output,
+        subprocess.Popen(command, cwd=directory, stdout=output, stderr=subprocess.PIPE) as process,
+    ):
         try:
 
             def there() -> bool:
                 assert process.poll() is None, process.communicate()
-                return endpoints.exists()
+                return endpoints.exists() if command[1] == "emulate" else "watching" in printed.read_text("utf-8")
 
             until(there)
             yield
@@ -189,6 +192,32 @@ def test_a_new_user_of_circuits_sees_what_the_page_shows(tmp_path, monkeypatch, 
         *("emulate", "run", "budget", "explain", "connect", "circuits", "hold", "disconnect", "connect")
     ]
     assert shown == 5
+
+
+@pytest.mark.long
+def test_the_recovery_by_hand_prints_what_the_page_shows(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with Bench.emulate("small-bench", seed=1) as emulated:
+        save_record(record_of_truth(emulated), tmp_path / "record.json")
+    steps = [step for step in session(ROOT / "docs" / "recovery.md") if step[0][1] in ("emulate", "fabric", "fault")]
+    with contextlib.ExitStack() as background:
+        for (program, *arguments), expected in steps:
+            command = [str(Path(sys.executable).with_name(program)), *arguments]
+            if command[-1] == "&":
+                background.enter_context(in_background(command[:-1], tmp_path))
+                continue
+
+            def printed(command: list[str] = command) -> str:
+                done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=PATIENCE_S, check=True)
+                return re.sub(r"[\w.-]+@[\w.-]+:\d+", "ada@lab3:4711", done.stdout.decode())
+
+            if "history" in command:
+                until(lambda printed=printed: re.search(r"done +c +b ", printed()))
+            else:
+                assert shape(printed()) == shape(expected), arguments
+    assert [command[1:3] for command, _ in steps if command[1] == "fabric"] == [
+        ["fabric", name] for name in ("run", "status", "fail", "status", "recover", "history")
+    ]
 
 
 @pytest.mark.long
