@@ -33,6 +33,8 @@ Real = NDArray[np.float64]
 
 # Maximum number of readings in a pass.
 _MAX_READINGS = 12_000
+# Field error that some small effect explains, and no effect that is larger than on any known chip.
+_MAX_SMALL_ERROR = 3e-3
 # Memory limit for the directions of pairs: 400 MB in single precision.
 _MAX_NUMBERS = 1e8
 
@@ -117,19 +119,18 @@ def score_rows(
         rows = sorted([*rows, score], key=lambda row: -row.gain)
         if score.is_supported_by_data and score.name not in excluded:
             chosen, step = [*chosen, score], with_pairs
-        # Deviations of single pairs may look like another effect that is too large for any chip. If they explain the
-        # readings as well, the other effect waits for the scores of the next fit.
-        plausible = [row for row in chosen if row.width <= ROWS[row.name].largest]
-        if len(plausible) < len(chosen) and any(row.name == CROSSTALK_PAIRS for row in plausible):
-            chosen, step = plausible, None
     elif current_physics.pairs is not None:
         # With single pairs fitted, a large dependence on direction is no property of the die: few readings show it.
         rows, chosen = ([row for row in part if not _is_implausible_direction(row)] for part in (rows, chosen))
-        places = [(pass_.places[row.name], row.width) for row in chosen]
         tail = Pairs(model, fit, pass_).unfitted_effect(
             current_physics.pairs, current_physics.widths[CROSSTALK_PAIRS], thinned, prior_information, share
         )
+    # One effect may look like another that is too large for any chip. The latter waits for the scores of the next fit.
+    plausible = [row for row in chosen if row.width <= ROWS[row.name].largest]
+    if len(plausible) < len(chosen) and (plausible or fit.discrepancy < _MAX_SMALL_ERROR):
+        chosen, step = plausible, None
     if step is None and chosen and chosen[-1].name != CROSSTALK_PAIRS:
+        places = [(pass_.places[row.name], row.width) for row in chosen]
         step = predicted_step(pass_.gram, places, prior_information, prior_slope, share)
     return Scores(
         tuple(rows),

@@ -89,8 +89,8 @@ PHYSICS: tuple[PhysicsRow, ...] = (
     ),
     PhysicsRow("heat_loss_db_per_mw", "loss that increases with heat", "chip", 0.002, 0.1, "assumed"),
     PhysicsRow(
-        "coupler_rad_per_mw", "couplers that change with the heat of their PUC", "puc", 1e-4, 5e-3,
-        "some 1e-4 per kelvin for directional couplers, and 1 K per mW (both assumed)",
+        "coupler_rad_per_rad", "couplers that change with the heat of their PUC", "chip", 1e-4, 3e-4,
+        "some 1e-4 per kelvin for directional couplers, and some kelvin at the coupler for π (both assumed)",
     ),
     PhysicsRow(
         BOTH_ARMS, "heat that reaches the other arm of a PUC", "chip", 0.01, 0.2,

@@ -12,7 +12,7 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.programming.chip import ChipParameters
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS, CalibrationRecord, CouplerEntry, CrosstalkKernel
 from lumion_hw.mesh.record.validity import UseConditions, check_validity
-from lumion_hw.mesh.waves.cell import UnitCells, excess_heat_mw, with_heat_loss, with_turned_couplers
+from lumion_hw.mesh.waves.cell import UnitCells, excess_phase_rad, with_heat_loss, with_turned_couplers
 from lumion_hw.mesh.waves.crosstalk import BUL_MM, HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.waves.shared_return import RETURN_GROUP_SIZES, SharedReturns
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
@@ -199,8 +199,8 @@ class CalibratedMesh:
         cells = replace(cold, phase_upper=upper, phase_lower=lower, joint_phase=joints)
         if (db_per_mw := self.chip.extra_physics.get("heat_loss_db_per_mw")) is not None:
             cells = with_heat_loss(cells, heat * db_per_mw)
-        if (rad_per_mw := self.chip.extra_physics.get("coupler_rad_per_mw")) is not None:
-            turned_rad = excess_heat_mw(heat, self.heat_mw_per_rad) * rad_per_mw
+        if (per_rad := self.chip.extra_physics.get("coupler_rad_per_rad")) is not None:
+            turned_rad = excess_phase_rad(own, self.law[:, 0] != 0.0) * per_rad
             cells = with_turned_couplers(cells, turned_rad, self.mesh.has_coupler)
         return cells
 

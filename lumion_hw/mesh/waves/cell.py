@@ -266,12 +266,16 @@ def with_turned_couplers(cells: UnitCells, angle_rad: NDArray[np.float64], has_c
     return replace(cells, eta_in=first, eta_out=second)
 
 
-def excess_heat_mw(heat_mw: NDArray[np.float64], heat_mw_per_rad: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the heat of each PUC minus that of both its heaters at a phase of π, shape ``(…, n_pucs)``.
+def excess_phase_rad(own_rad: NDArray[np.float64], is_live: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the thermal phase of both arms of each PUC above π per heater, shape ``(…, n_pucs)``.
 
-    Coupler angles of a calibration refer to this heat. Both arguments have the heaters as their last axis.
+    It measures how warm a PUC is; coupler angles of a calibration refer to zero.
+
+    Args:
+        own_rad: Phase of each heater's own arm, shape ``(…, 2 n_pucs)``.
+        is_live: Whether a heater works, shape ``(2 n_pucs,)``.
     """
-    above = heat_mw - np.pi * heat_mw_per_rad
+    above = own_rad - np.where(is_live, np.pi, 0.0)
     return above[..., 0::2] + above[..., 1::2]
 
 
