@@ -74,7 +74,7 @@ class JobCircuits:
                 if not missing:
                     break
                 try:
-                    self.service.connect([*missing, *self._possible_loops(missing)])
+                    self._connect_missing(missing)
                 except LumionError as error:
                     self._raise_if_controller(error)
                     # If the controller has switched its heaters off, all light is gone and no member is to blame
@@ -83,6 +83,18 @@ class JobCircuits:
                     self._substitute(job, str(error))
                 else:
                     self._emit("connected", {"circuits": [request.name for request in missing]})
+
+    def _connect_missing(self, missing: Sequence[CircuitRequest]) -> None:
+        loops = self._possible_loops(missing)
+        try:
+            self.service.connect([*missing, *loops])
+        except LumionError as error:
+            self._raise_if_controller(error)
+            check_faults(self.bench)
+            if not loops:
+                raise
+            # A spare whose light does not arrive must not cost the job its circuits.
+            self.service.connect(list(missing))
 
     def _remove_leftovers(self) -> None:
         required, active = self._required_requests(), self._active_requests()

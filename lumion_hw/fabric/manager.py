@@ -11,17 +11,18 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from lumion_hw.bench.controller_faults import HOST_SILENCE, check_faults, latched_faults
 from lumion_hw.circuits import CircuitMaintenance, CircuitPlan, CircuitProof, CircuitService
 from lumion_hw.circuits.output_power import OutputPowerReader
 from lumion_hw.clock import deadline_after
-from lumion_hw.errors import ConfigError, LumionError, RoutingError, SafetyError
+from lumion_hw.errors import CircuitError, ConfigError, LumionError, RoutingError, SafetyError
 from lumion_hw.fabric.decisions import (
     BlameSender,
     DropSpare,
     FabricView,
+    KeepInService,
     NoAction,
     Refuse,
     Reroute,
@@ -44,6 +45,7 @@ from lumion_hw.fabric.recovery import Recovery
 from lumion_hw.fabric.servers import find_unit, job_requests, units
 from lumion_hw.fabric.spans import EventCallback, ReportingTimer, SpanTimer, span_documents
 from lumion_hw.fabric.standby import Standby, StandbyPlan
+from lumion_hw.fabric.status import FabricStatus, fabric_status
 from lumion_hw.quantities import w_from_dbm
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 30.0, 600.0
@@ -98,6 +100,19 @@ class FabricManager(JobCircuits):
         self._retry_s, self._retry_after_s = math.inf, FIRST_RETRY_S
 
     @property
+    def status(self) -> FabricStatus | None:
+        """Status of the fabric; ``None`` if the bench file has no servers. Another thread may read it at any time."""
+        standby, owner = self.standby, self.service.lock.owner
+        return fabric_status(
+            self.bench.model,
+            dataclasses.replace(self.state, cold=standby.cold),
+            [circuit.name for circuit in self.service.state.circuits],
+            manager=f"{owner.program} of {owner.name}",
+            standby=standby.status,
+            recovery=self.journal.recovery,
+        )
+
+    @property
     def maintenance(self) -> CircuitMaintenance:
         """Maintenance of the circuits: polarization tracking and health."""
         return self._keeper.maintenance
@@ -130,9 +145,7 @@ class FabricManager(JobCircuits):
     def _finish_interrupted(self, verdict: FailureVerdict, was_off: bool) -> Recovery | None:
         if was_off and verdict.cause == "light":
             reason = f"{verdict.reason}: withdrawn, because the mesh controller had switched off"
-            self.journal.end("withdrawn", self.state, words=reason)
-            self.judge.forget(verdict.name)
-            self._emit("withdrawn", {"words": reason})
+            self._withdraw(verdict, reason)
             return None
         self._emit("resumed", {"verdict": verdict.reason})
         active = self._active_requests()
@@ -148,7 +161,16 @@ class FabricManager(JobCircuits):
                         state = after_swap(view, verdict, spare)
                         self.journal.end("done", state, failed=verdict.name, spare=spare, words="found done", spans=[])
                         return None
+        if verdict.cause == "drain":
+            # The unit is healthy and its circuits are still there, or are connected next.
+            self._withdraw(verdict, f"{verdict.name} was not drained, because the manager ended")
+            return None
         return self.recover(verdict)
+
+    def _withdraw(self, verdict: FailureVerdict, reason: str) -> None:
+        self.journal.end("withdrawn", self.state, words=reason)
+        self.judge.forget(verdict.name)
+        self._emit("withdrawn", {"words": reason})
 
     def refresh(self) -> None:
         """Switch on and align spares, make new recovery plans, and watch the circuits that are active now."""
@@ -162,7 +184,7 @@ class FabricManager(JobCircuits):
     def plan(self) -> None:
         """Make recovery plans for every single failure (in the background, unless the clock is simulated)."""
         self._stop_planning()
-        arguments = (self._in_service(), self.spares, tuple(self.state.failed))
+        arguments = (self._in_service(), self.spares, self.state.broken)
         if self.bench.clock.is_virtual:  # a virtual clock: planning takes none of its time
             self.standby.prepare(*arguments)
         else:
@@ -411,6 +433,29 @@ class FabricManager(JobCircuits):
         recovery = self._act_on(FailureVerdict("unit", name, "process", reason, now_s, now_s, ("operator",)))
         return None if recovery is None else self._follow_up(recovery)
 
+    def drain(self, name: str, reason: str = "drained by hand") -> Recovery | None:
+        """Take a healthy server or accelerator out of service; if a job uses it, a spare takes its place first.
+
+        Returns:
+            The replacement; ``None`` if no job uses the unit.
+
+        Raises:
+            ConfigError: The unit does not exist, is out of service already, or shares modules with a unit in service.
+            CircuitError: No spare can take its place. The unit stays in service.
+            LumionError: As :meth:`recover`.
+        """
+        modules = set(find_unit(self.bench.model, name).nics)
+        if name in self.state.failed:
+            raise ConfigError(f"{name} is out of service already: {self.state.failed[name]}")
+        for other in self._in_service():
+            if other != name and modules & set(find_unit(self.bench.model, other).nics):
+                raise ConfigError(
+                    f"{name} shares modules with {other}, which serves a job", hint=f"Drain {other} instead."
+                )
+        now_s = self.bench.clock.now()
+        recovery = self._act_on(FailureVerdict("unit", name, "drain", reason, now_s, now_s, ("operator",)))
+        return None if recovery is None else self._follow_up(recovery)
+
     def mark_repaired(self, name: str) -> None:
         """Return a repaired server or accelerator to service, as a spare or for a refused job.
 
@@ -464,8 +509,9 @@ class FabricManager(JobCircuits):
             # If the controller has tripped, every circuit is dark and no server has failed (docs/decisions/0026).
             self.service.check_driven()
         self._keeper.pause()
-        self.bench.events.add("verdict", **verdict.document())
-        self._emit("verdict", verdict.document())
+        event = "draining" if verdict.cause == "drain" else "verdict"
+        self.bench.events.add(event, **verdict.document())
+        self._emit(event, verdict.document())
         return self.recover(verdict)
 
     def recover(self, verdict: FailureVerdict) -> Recovery | None:
@@ -475,6 +521,7 @@ class FabricManager(JobCircuits):
             The recovery; ``None`` if nothing had to be done, or if no spare could be used and jobs lost their circuits.
 
         Raises:
+            CircuitError: A healthy unit was to be drained, but no spare can take its place; it stays in service.
             LumionError: The mesh controller failed, or a journal cannot be written; the journal keeps the recovery as
                 unfinished.
         """
@@ -498,6 +545,8 @@ class FabricManager(JobCircuits):
                 self.bench.events.add("attempt failed", of=type(decision).__name__, reason=str(error))
             else:
                 return self._record_recovery(view, verdict, decision, proofs, timer)
+        if isinstance(decision, KeepInService):
+            self._keep_in_service(verdict, decision, was_stopped=bool(failures))
         return self._without_recovery(verdict, decision)
 
     def _fabric_view(self, verdict: FailureVerdict) -> FabricView:
@@ -510,7 +559,7 @@ class FabricManager(JobCircuits):
         if standby.is_fresh and verdict.name in standby.plans:
             plans = standby.plans[verdict.name]
         else:
-            plans = standby.plans_for(verdict.name, self.spares, tuple(self.state.failed))
+            plans = standby.plans_for(verdict.name, self.spares, self.state.broken)
         refused = standby.refused.items()
         unusable = tuple(f"{spare}: {reason}" for (unit, spare), reason in refused if unit == verdict.name)
         return dataclasses.replace(view, plans=plans, unusable=unusable)
@@ -566,13 +615,29 @@ class FabricManager(JobCircuits):
         self._block_failed_unit(verdict.name)
         self._remove_circuits(decision.circuits, decision.dead_modules)
         if isinstance(decision, DropSpare):
-            self.journal.end("spare lost", with_failed(self.state, verdict), unit=verdict.name)
-            self._emit("spare lost", {"unit": verdict.name, "words": verdict.reason})
+            outcome = "drained" if verdict.cause == "drain" else "spare lost"
+            self.journal.end(outcome, with_failed(self.state, verdict), unit=verdict.name, words=verdict.reason)
+            self._emit(outcome, {"unit": verdict.name, "words": verdict.reason})
         else:
             self.journal.end("refused", after_refusal(self.state, verdict, decision), words=decision.reason)
             self._emit("refused", {"jobs": list(decision.jobs), "words": decision.reason})
         self.refresh()
         return None
+
+    def _keep_in_service(self, verdict: FailureVerdict, decision: KeepInService, was_stopped: bool) -> NoReturn:
+        """End an attempt to drain a unit that serves a job, and raise an error with the reason."""
+        name, reason = verdict.name, decision.reason
+        self.journal.end("not drained", self.state, unit=name, words=reason)
+        self._emit("not drained", {"unit": name, "words": reason})
+        if was_stopped:
+            with self._keeper.exclusive():
+                self.connect()  # an attempt with a cold spare removes circuits first
+                self.refresh()
+            self._resume_job_of(name)
+        raise CircuitError(
+            f"{name} stays in service, because no spare can take its place: {reason}",
+            hint="`lumion fabric status BENCH` shows the spares.",
+        )
 
     def _switch_to_spare(self, plan: StandbyPlan, timer: SpanTimer) -> tuple[CircuitProof, ...]:
         timer.mark("route_found")
@@ -593,15 +658,18 @@ class FabricManager(JobCircuits):
         recovery = self._confirm_links(recovery)
         details = {"failed": recovery.failed, "spare": recovery.spare, "spans": span_documents(recovery.spans)}
         self._emit("recovered", details)
-        for job in self.jobs:
-            if recovery.spare and recovery.spare in self.members(job):
-                members = self.members(job)
-                self._hooks.rebuild(job.name, members)
-                self._hooks.restore(job.name, members)
-                self._hooks.resume(job.name, members)
+        self._resume_job_of(recovery.spare)
         self._block_failed_unit(recovery.failed)
         self.refresh()
         return recovery
+
+    def _resume_job_of(self, unit: str) -> None:
+        for job in self.jobs:
+            members = self.members(job)
+            if unit in members:
+                self._hooks.rebuild(job.name, members)
+                self._hooks.restore(job.name, members)
+                self._hooks.resume(job.name, members)
 
     def _confirm_links(self, recovery: Recovery) -> Recovery:
         new = {proof.circuit.request for proof in recovery.proofs}

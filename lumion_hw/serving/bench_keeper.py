@@ -9,13 +9,14 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
 
 import numpy as np
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.controller_faults import clear_host_silence, latched_faults
+from lumion_hw.bench.controller_faults import clear_faults, clear_host_silence, find_latched, latched_faults
 from lumion_hw.circuits import (
     BenchLock,
     CircuitHealth,
@@ -26,15 +27,22 @@ from lumion_hw.circuits import (
 )
 from lumion_hw.circuits.plan.difference import OnRefusal
 from lumion_hw.circuits.state import proof_document
-from lumion_hw.errors import BusyError, ConfigError, LumionError
-from lumion_hw.fabric import FabricJournal, FabricManager, FabricState, Span, read_fabric
+from lumion_hw.errors import BusyError, CircuitError, ConfigError, LumionError
+from lumion_hw.fabric import (
+    FabricJournal,
+    FabricManager,
+    FabricState,
+    FabricStatus,
+    fabric_status,
+    last_recovery,
+    read_fabric,
+)
 from lumion_hw.fabric.requests import FabricRequest, RequestBox
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import writing
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner
-from lumion_hw.serving.fabric_view import served_fabric
-from lumion_hw.serving.state import ServedFabric, ServedJob, ServedRecovery
+from lumion_hw.serving.state import ServedJob
 from lumion_hw.storage.record_files import load_record
 
 _IDLE_WAIT_S = 0.25
@@ -71,7 +79,6 @@ class BenchKeeper:
 
     Attributes:
         service: The circuits; ``None`` without a calibration record.
-        recovery: The last recovery; ``None`` before the first.
         job: The running or last job; ``None`` before the first.
         trouble: Reason why nothing is maintained; empty while all is well.
     """
@@ -96,10 +103,8 @@ class BenchKeeper:
         self._journal: CircuitJournal | None = None
         self._maintenance: CircuitMaintenance | None = None
         self._manager: FabricManager | None = None
-        self._spans: list[Span] = []
-        self._fabric_state = FabricState()
+        self._fabric_state, self._recovery = FabricState(), last_recovery(())
         self.service: CircuitService | None = None
-        self.recovery: ServedRecovery | None = None
         self.job: ServedJob | None = None
         self.trouble = ""
         self._work: Callable[[], Any] | None = None
@@ -111,7 +116,8 @@ class BenchKeeper:
         self._open_journals(path)
         # A damaged journal is reported as trouble when the fabric starts.
         with contextlib.suppress(LumionError):
-            self._fabric_state = read_fabric(directory)[0]
+            self._fabric_state, entries = read_fabric(directory)
+            self._recovery = last_recovery(entries)
 
     def _open_journals(self, path: AnyPath | None) -> None:
         if self._bench.model.mesh is None or self._bench.model.mesh.controller in self._bench.mesh_states:
@@ -157,14 +163,14 @@ class BenchKeeper:
         return "circuits" if self.service is not None and self.service.state.circuits else "nothing"
 
     @property
-    def fabric(self) -> ServedFabric | None:
-        """Servers, jobs and spares of the bench file; ``None`` if it has no servers."""
-        manager, circuits = self._manager, () if self.service is None else self.service.state.circuits
-        state = self._fabric_state if manager is None else manager.state
-        cold = {} if manager is None else manager.standby.cold
-        return served_fabric(
-            self._bench.model, state, {circuit.name for circuit in circuits}, cold, is_maintained=manager is not None
-        )
+    def fabric(self) -> FabricStatus | None:
+        """Jobs, servers and spares of the bench file; ``None`` if it has no servers."""
+        manager = self._manager
+        if manager is not None:
+            return manager.status
+        circuits = () if self.service is None else self.service.state.circuits
+        names = [circuit.name for circuit in circuits]
+        return fabric_status(self._bench.model, self._fabric_state, names, recovery=self._recovery)
 
     def require_service(self) -> CircuitService:
         """Return the circuits of the bench. Raises ``ConfigError`` if the bench has no calibration record."""
@@ -236,7 +242,8 @@ class BenchKeeper:
     def _run(self) -> None:
         while not self._stop.is_set():
             if not self.step():
-                self._stop.wait(_RETRY_S)
+                with self._news:
+                    self._news.wait_for(self._has_work, _RETRY_S)
 
     def step(self, for_s: float | None = None) -> bool:
         """Run the requested job, then maintain circuits or fabric for a time or until another job is requested.
@@ -246,7 +253,7 @@ class BenchKeeper:
         """
         try:
             self._run_job()
-            if not self._runs_fabric:
+            if not self._runs_fabric or self.trouble:  # otherwise the fabric serves them soon
                 self._requests.serve(self._lock.owner, self._perform)
             self._maintain(for_s)
             self._clear_trouble()
@@ -289,10 +296,7 @@ class BenchKeeper:
         return self._work is not None or self._stop.is_set()
 
     def _maintain_fabric(self, service: CircuitService, for_s: float | None) -> None:
-        with (
-            FabricJournal(self._directory, self._bench.model.name) as journal,
-            FabricManager(service, journal, on_event=self._on_fabric_event) as manager,
-        ):
+        with self._opened_manager(service) as manager:
             manager.begin()
             self._manager, self._maintenance = manager, manager.maintenance
             try:
@@ -306,7 +310,19 @@ class BenchKeeper:
                 if for_s is not None:
                     manager.measure()
             finally:
-                self._fabric_state, self._manager = manager.state, None
+                self._fabric_state, self._recovery, self._manager = manager.state, manager.journal.recovery, None
+
+    @contextlib.contextmanager
+    def _opened_manager(self, service: CircuitService) -> Iterator[FabricManager]:
+        """Yield the running fabric manager, or open one during a ``with`` block."""
+        if self._manager is not None:
+            yield self._manager
+            return
+        with (
+            FabricJournal(self._directory, self._bench.model.name) as journal,
+            FabricManager(service, journal, on_event=self._on_fabric_event) as manager,
+        ):
+            yield manager
 
     @contextlib.contextmanager
     def _measure_in_background(self, manager: FabricManager) -> Iterator[None]:
@@ -330,22 +346,20 @@ class BenchKeeper:
         self._run_job()
         self._requests.serve(self._lock.owner, self._perform)
 
-    def _perform(self, request: FabricRequest) -> None:
-        request.perform(self._require_manager())
+    def _perform(self, request: FabricRequest) -> dict[str, Any]:
+        if request.action == "status":
+            return self._status_document()
+        if request.action != "clear":
+            return request.perform(self._require_manager())
+        clear_faults(self._bench, request.unit, "a request of `lumion fabric clear`")
+        self._set_up_again()
+        return self._status_document()
+
+    def _status_document(self) -> dict[str, Any]:
+        fabric = self.fabric
+        return {} if fabric is None else fabric.document()
 
     def _on_fabric_event(self, event: str, fields: Mapping[str, Any]) -> None:
-        if event == "span":
-            self._spans.append(Span(**fields))
-        elif event == "verdict":
-            self._spans = []
-        if event == "recovered":
-            self.recovery = ServedRecovery(
-                self._wall_s(),
-                str(fields.get("failed", "")),
-                str(fields.get("spare", "")),
-                "",
-                tuple(Span(**span) for span in fields["spans"]),
-            )
         if event != "span":
             logged = {key: value for key, value in fields.items() if key != "spans"}
             self._bench.events.add(f"fabric {event}", **logged)
@@ -362,7 +376,9 @@ class BenchKeeper:
             "calibrate": self._calibrate_job,
             "recover": self._recover_job,
             "fail": self._fail_job,
+            "drain": self._drain_job,
             "repaired": self._repair_job,
+            "clear": self._clear_job,
         }
         if kind not in jobs:
             raise ConfigError(f"there is no job {kind!r}", hint=f"The jobs are {', '.join(jobs)}.")
@@ -534,25 +550,45 @@ class BenchKeeper:
         )
 
     def _recover_job(self) -> Callable[[], Any]:
-        manager = self._require_manager()
-        return _manager_job(manager, manager.begin)
+        return partial(FabricRequest("recover").perform, self._require_manager())
 
     def _fail_job(self, unit: str, because: str = "declared by hand") -> Callable[[], Any]:
-        manager = self._require_manager()
-        return _manager_job(manager, lambda: manager.mark_failed(str(unit), str(because)))
+        return partial(FabricRequest("fail", str(unit), str(because)).perform, self._require_manager())
+
+    def _drain_job(self, unit: str, because: str = "drained by hand") -> Callable[[], Any]:
+        return partial(FabricRequest("drain", str(unit), str(because)).perform, self._require_manager())
 
     def _repair_job(self, unit: str) -> Callable[[], Any]:
-        manager = self._require_manager()
-        return _manager_job(manager, lambda: manager.mark_repaired(str(unit)))
+        return partial(FabricRequest("repaired", str(unit)).perform, self._require_manager())
 
+    def _clear_job(self, fault: str) -> Callable[[], Any]:
+        find_latched(self._bench, str(fault))  # an unknown name is refused before the job starts
 
-def _manager_job(manager: FabricManager, action: Callable[[], object]) -> Callable[[], list[str]]:
-    def work() -> list[str]:
-        action()
-        manager.check_job_circuits()
-        return [circuit.name for circuit in manager.service.state.circuits]
+        def work() -> list[str]:
+            by = self._lock.program if self.job is None else self.job.by
+            cleared = clear_faults(self._bench, str(fault), by)
+            self._set_up_again()
+            return [str(each) for each in cleared]
 
-    return work
+        return work
+
+    def _set_up_again(self) -> None:
+        """Set up the circuits again after faults were cleared, and raise ``CircuitError`` if one is not proven."""
+        service = self.service
+        if service is None:
+            return
+        if self._runs_fabric:
+            with self._opened_manager(service) as manager:
+                FabricRequest("recover").perform(manager)
+            return
+        self._maintenance = None
+        failures = [
+            f"{proof.circuit.request.name}: {', '.join(proof.failures)}"
+            for proof in service.restore_after_shutdown() or ()
+            if not proof.proven
+        ]
+        if failures:
+            raise CircuitError(f"the faults are cleared, but some circuits are not proven: {'; '.join(failures)}")
 
 
 def _seed(value: object) -> int:

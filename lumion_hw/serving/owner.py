@@ -15,7 +15,6 @@ import numpy as np
 
 from lumion_hw.acquisition.settings import Setting
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.controller_faults import clear_faults
 from lumion_hw.circuits.lock import BenchLock
 from lumion_hw.clock import Clock, SystemClock
 from lumion_hw.errors import BusyError, LinkError, LinkLost, LinkTimeout, LumionError
@@ -303,7 +302,6 @@ class BenchOwner:
             mesh=served_mesh(self.bench, keeper.service, keeper.record, _driven_ma(self.bench, points)),
             circuits=circuits,
             events=tuple(self._events),
-            recovery=keeper.recovery,
             job=self._shown_job(lease),
             lease=lease,
             health=ServedHealth(self._started_s, silent, keeper.keeps, trouble, faults),
@@ -515,7 +513,8 @@ class BenchOwner:
 
         Jobs and arguments: ``connect`` (``circuits``: names such as ``a:b``, or request documents), ``disconnect``
         (``circuits``; by default all), ``apply`` (``circuits``, ``on_refusal``, ``dry_run``), ``calibrate``
-        (``out``, ``seed``), ``recover``, ``fail`` (``unit``, ``because``), ``repaired`` (``unit``).
+        (``out``, ``seed``), ``recover``, ``fail`` and ``drain`` (``unit``, ``because``), ``repaired`` (``unit``),
+        ``clear`` (``fault``).
 
         Raises:
             BusyError: The caller does not hold the lease, or another job is running.
@@ -596,20 +595,21 @@ class BenchOwner:
         self._readings.read_faults()
         return self._readings.faults
 
-    def clear_faults(self, name: str, caller: Caller) -> tuple[Fault, ...]:
-        """Clear latched faults of the mesh controller by name, or one fault by id.
+    def clear_faults(self, name: str, caller: Caller) -> list[str]:
+        """Clear latched faults of the mesh controller by name, or one fault by id, as the job ``clear``.
 
-        Active circuits are then set up again.
+        Circuits are then set up again and measured. Returns the faults that were cleared.
 
         Raises:
-            BusyError: The caller does not hold the lease.
+            BusyError: The caller does not hold the lease, or another job is running.
             ConfigError: No latched fault has this name or id.
-            SafetyError: The cause of a fault is still present.
+            SafetyError: The cause of a fault is still present, or another fault is latched.
+            CircuitError: A circuit carries no light afterwards.
             LumionError: The controller does not answer.
         """
-        lease = self.lease.check(caller)
         try:
-            return clear_faults(self.bench, name, lease.owner)
+            cleared: list[str] = self.wait(self.start_job("clear", {"fault": name}, caller)).result
+            return cleared
         finally:
             with contextlib.suppress(LumionError):
                 self._readings.read_faults()

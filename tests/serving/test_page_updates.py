@@ -13,7 +13,7 @@ from lumion_hw.serving.history import MAX_INTERVALS
 from lumion_hw.serving.page.updates import PageUpdates, margin_curves, to_json
 from lumion_hw.serving.state import MarginSample, Point, ServedEvent, ServedLease, ServedState
 from tests.effort import examples
-from tests.serving.page_states import HOSTILE, NOW_S, a_state
+from tests.serving.page_states import HOSTILE, NOW_S, a_fabric, a_state
 
 
 def told(updates: PageUpdates, since: int = 0) -> dict:
@@ -206,7 +206,7 @@ def test_spans_and_arrays_of_numpy_are_told_as_plain_numbers() -> None:
     first = a_state(1)
     job = dataclasses.replace(first.job, result={"loss": np.float64(1.25), "ways": (np.int64(3), {4})})
     recovery = dataclasses.replace(first.recovery, spans=(Span("detected", 1.0, 0.1, 1.0, "emulated: <b>"),))
-    updates.update(dataclasses.replace(first, job=job, recovery=recovery))
+    updates.update(dataclasses.replace(first, job=job, fabric=a_fabric(recovery=recovery)))
     assert told(updates)["parts"]["job"]["result"] == {"loss": 1.25, "ways": [3, [4]]}
     assert told(updates)["parts"]["recovery"]["spans"][0][4] == "emulated: <b>"
 

@@ -30,9 +30,7 @@ class PageActions:
             "set": lambda arguments, caller: owner.write(_text(arguments, "name"), arguments.get("value"), caller),
             "job": self._job,
             "stop": lambda arguments, caller: owner.stop_outputs(caller),
-            "clear": lambda request, caller: [
-                str(fault) for fault in owner.clear_faults(_text(request, "name"), caller)
-            ],
+            "clear": lambda arguments, caller: owner.clear_faults(_text(arguments, "name"), caller),
         }
 
     def is_valid_token(self, token: str) -> bool:

@@ -53,6 +53,7 @@ class PageApp:
         routes = [Route(path, static_files(name)) for path, name in STATIC.items()]
         answers: dict[str, Answer] = {
             "/events": self._events,
+            "/status": self._status,
             "/mesh.svg": self._mesh,
             "/recovery.svg": self._recovery,
             "/margins": self._margins,
@@ -74,6 +75,10 @@ class PageApp:
 
     async def _events(self, _request: Request) -> Response:
         return EventResponse(self._stream)
+
+    async def _status(self, _request: Request) -> Response:
+        fabric = self._owner.state.fabric
+        return _json(to_json({} if fabric is None else fabric.document()))
 
     async def _mesh(self, _request: Request) -> Response:
         mesh, picture = self._owner.state.mesh, self._picture
