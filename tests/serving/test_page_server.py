@@ -101,6 +101,13 @@ def test_the_whole_page_is_small_has_nothing_inline_and_nothing_from_elsewhere(c
         assert "eval(" not in text
 
 
+def test_the_status_of_the_fabric_is_the_document_of_the_command(owner, client) -> None:
+    document = client.get("/status").json()
+    assert document == json.loads(json.dumps(a_fabric().document()))
+    owner.publish(fabric=None)
+    assert client.get("/status").json() == {}
+
+
 def test_only_its_own_names_are_answered_to(client) -> None:
     for name in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", ""):
         assert client.get("/metrics", headers={"Host": name}).status_code == 400, name
