@@ -11,22 +11,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any
 
 import numpy as np
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.controller_faults import clear_faults, clear_host_silence, find_latched, latched_faults
+from lumion_hw.bench.controller_faults import clear_faults, clear_host_silence, find_latched
 from lumion_hw.circuits import (
     BenchLock,
     CircuitHealth,
     CircuitJournal,
     CircuitMaintenance,
-    CircuitRequest,
     CircuitService,
 )
-from lumion_hw.circuits.plan.difference import OnRefusal
-from lumion_hw.circuits.state import proof_document
 from lumion_hw.errors import BusyError, CircuitError, ConfigError, LumionError
 from lumion_hw.fabric import (
     FabricJournal,
@@ -42,6 +39,8 @@ from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import writing
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner
+from lumion_hw.serving.circuit_jobs import CircuitJobs
+from lumion_hw.serving.ocs.change import OcsSettings
 from lumion_hw.serving.state import ServedJob
 from lumion_hw.storage.record_files import load_record
 
@@ -102,6 +101,9 @@ class BenchKeeper:
         self._aligner = Aligner(bench.clock)
         self._journal: CircuitJournal | None = None
         self._maintenance: CircuitMaintenance | None = None
+        self._circuit_jobs = CircuitJobs(
+            bench, self._directory, self._require_free_circuits, self._report_progress, self._forget_maintenance
+        )
         self._manager: FabricManager | None = None
         self._fabric_state, self._recovery = FabricState(), last_recovery(())
         self.service: CircuitService | None = None
@@ -370,9 +372,10 @@ class BenchKeeper:
     def start_job(self, kind: str, arguments: Mapping[str, Any], by: str) -> ServedJob:
         """Start a job; see :meth:`~lumion_hw.serving.owner.BenchOwner.start_job`."""
         jobs: Mapping[str, Callable[..., Callable[[], Any]]] = {
-            "connect": self._connect_job,
-            "disconnect": self._disconnect_job,
-            "apply": self._apply_job,
+            "connect": self._circuit_jobs.connect,
+            "disconnect": self._circuit_jobs.disconnect,
+            "apply": self._circuit_jobs.apply,
+            "cross_connect": self._circuit_jobs.cross_connect,
             "calibrate": self._calibrate_job,
             "recover": self._recover_job,
             "fail": self._fail_job,
@@ -454,6 +457,14 @@ class BenchKeeper:
             self.job = self.job.with_residual(self._wall_s(), name, value)
             self._on_change()
 
+    def _forget_maintenance(self) -> None:
+        self._maintenance = None
+
+    @property
+    def ocs(self) -> OcsSettings:
+        """Labels, blocked ports and held cross-connects of the bench as an optical circuit switch."""
+        return self._circuit_jobs.settings
+
     def _require_free_circuits(self) -> CircuitService:
         service = self.require_service()
         if self._runs_fabric:  # also while the fabric starts or fails: it would remove circuits of no job
@@ -462,51 +473,6 @@ class BenchKeeper:
                 hint="Change the jobs, or serve the bench with --no-fabric.",
             )
         return service
-
-    def _return_from_trip(self, service: CircuitService) -> None:
-        """Set the circuits up again if a fault has switched the heaters off."""
-        if latched_faults(self._bench) or service.journal.unfinished is not None:
-            service.restore_after_shutdown()
-
-    def _connect_job(self, circuits: Sequence[object]) -> Callable[[], Any]:
-        requests, service = [_circuit_request(circuit) for circuit in _as_list(circuits)], self._require_free_circuits()
-
-        def work() -> list[dict[str, Any]]:
-            self._return_from_trip(service)
-            proofs = service.connect(requests, milestone=self._report_progress)
-            self._maintenance = None
-            return [{"circuit": proof.circuit.request.name, **proof_document(proof)} for proof in proofs]
-
-        return work
-
-    def _apply_job(
-        self, circuits: Sequence[object], on_refusal: str = "refuse_all", dry_run: object = False
-    ) -> Callable[[], Any]:
-        requests, service = [_circuit_request(circuit) for circuit in _as_list(circuits)], self._require_free_circuits()
-        if on_refusal not in get_args(OnRefusal):
-            raise ConfigError(f"on_refusal is {on_refusal!r}", hint=f"Give {' or '.join(get_args(OnRefusal))}.")
-
-        def work() -> dict[str, Any]:
-            self._return_from_trip(service)
-            difference = service.plan_difference(requests)
-            if str(dry_run).lower() not in ("true", "1"):
-                service.apply(difference, cast(OnRefusal, on_refusal), milestone=self._report_progress)
-                self._maintenance = None
-            return difference.document()
-
-        return work
-
-    def _disconnect_job(self, circuits: Sequence[str] | None = None) -> Callable[[], Any]:
-        service = self._require_free_circuits()
-        names = None if circuits is None else [str(circuit) for circuit in _as_list(circuits)]
-
-        def work() -> list[str]:
-            self._return_from_trip(service)
-            removed = service.disconnect(names)
-            self._maintenance = None
-            return [circuit.name for circuit in removed]
-
-        return work
 
     def _calibrate_job(self, out: str | None = None, seed: int = 0) -> Callable[[], Any]:
         if self.service is not None and self.service.state.circuits:
@@ -600,27 +566,3 @@ def _seed(value: object) -> int:
     except (TypeError, ValueError):
         pass
     raise ConfigError(f"the seed is {str(value)[:40]!r}", hint="Give a whole number from 0 to 4294967295.")
-
-
-def _as_list(value: object) -> list[Any]:
-    if isinstance(value, str):
-        return [name for name in re.split(r"[,\s]+", value) if name]
-    if isinstance(value, Sequence):
-        return list(value)
-    raise ConfigError(
-        f"{value!r} is not a list of circuits", hint="Write circuits as sfp-a:sfp-b, separated by commas."
-    )
-
-
-def _circuit_request(value: object) -> CircuitRequest:
-    if isinstance(value, CircuitRequest):
-        return value
-    if isinstance(value, Mapping):
-        try:
-            return CircuitRequest(**value)
-        except TypeError as error:
-            raise ConfigError(f"invalid circuit request: {error}") from error
-    source, colon, target = str(value).partition(":")
-    if not (source and colon and target) or ":" in target:
-        raise ConfigError(f"{str(value)[:60]!r} is not a pair of modules", hint="Write sfp-a:sfp-b.")
-    return CircuitRequest(source, target)

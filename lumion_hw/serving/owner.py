@@ -26,6 +26,7 @@ from lumion_hw.serving.circuits_view import served_circuits, served_mesh
 from lumion_hw.serving.connections import Connections
 from lumion_hw.serving.history import MAX_SAMPLES, PERIOD_S, ReadingHistory
 from lumion_hw.serving.lease import BenchLease, Caller
+from lumion_hw.serving.ocs.change import OcsSettings
 from lumion_hw.serving.readings import BenchReadings
 from lumion_hw.serving.state import (
     MarginSample,
@@ -514,7 +515,7 @@ class BenchOwner:
         Jobs and arguments: ``connect`` (``circuits``: names such as ``a:b``, or request documents), ``disconnect``
         (``circuits``; by default all), ``apply`` (``circuits``, ``on_refusal``, ``dry_run``), ``calibrate``
         (``out``, ``seed``), ``recover``, ``fail`` and ``drain`` (``unit``, ``because``), ``repaired`` (``unit``),
-        ``clear`` (``fault``).
+        ``clear`` (``fault``), ``cross_connect`` (``change``).
 
         Raises:
             BusyError: The caller does not hold the lease, or another job is running.
@@ -550,6 +551,11 @@ class BenchOwner:
     def record(self) -> CalibrationRecord | None:
         """The calibration record in use; ``None`` without one."""
         return self._keeper.record
+
+    @property
+    def ocs(self) -> OcsSettings:
+        """Labels, blocked ports and held cross-connects of the bench as an optical circuit switch."""
+        return self._keeper.ocs
 
     def plan_circuits(self, requests: Sequence[CircuitRequest]) -> CircuitPlan:
         """Plan circuits in addition to the active ones, without changing anything.
