@@ -106,6 +106,8 @@ def _call(function: Callable[[Mapping[str, Any], Caller], Any], body: bytes, cli
 def _object(body: bytes) -> Mapping[str, Any]:
     try:
         document = json.loads(body, parse_constant=_reject_constant, object_pairs_hook=_reject_duplicates)
+    except ConfigError:  # it is a ValueError, too
+        raise
     except (ValueError, RecursionError) as error:
         raise ConfigError("the request is not JSON", hint="Send an object with the arguments of the action.") from error
     if not isinstance(document, dict):

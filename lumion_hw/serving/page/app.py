@@ -65,7 +65,7 @@ class PageApp:
             "/what-if": self._plan_preview,
             "/metrics": self._metrics_text,
             "/grafana.json": self._grafana,
-            "/ocs/state": lambda request: _answer_query(self._ocs.state),
+            "/ocs/state": self._ocs_state,
             "/ocs/factory-insertion-loss": self._ocs_loss,
             "/ocs/openapi.json": self._openapi,
         }
@@ -124,6 +124,9 @@ class PageApp:
 
     async def _grafana(self, _request: Request) -> Response:
         return FileResponse(dashboard_path(), media_type="application/json", filename="lumion-grafana.json")
+
+    async def _ocs_state(self, _request: Request) -> Response:
+        return await _answer_query(self._ocs.state)
 
     async def _ocs_loss(self, request: Request) -> Response:
         names = request.query_params.getlist("cross_connect_id")
