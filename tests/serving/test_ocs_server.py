@@ -132,6 +132,8 @@ def test_a_bulk_change_is_made_and_shown(switch: Switch, lease: int) -> None:
     config = switch.get("/ocs/config")
     assert config["OCS_CROSS_CONNECT"] == entries(A_TO_B, B_TO_A)
     assert config["OCS_PORT"]["1A"]["label"] == "rack 4"
+    state = switch.get("/ocs/state")
+    assert state["OCS_PORT"]["1A"]["target_simplex_port_id"] == "8B", "the next request did not find the change"
     until(lambda: switch.get("/ocs/state")["OCS_CROSS_CONNECT"][A_TO_B]["a_side_status"] == "tuned", 60.0)
     again = switch.post("/ocs/config", change)
     assert (again["connected"], again["removed"]) == ([], []), "the same change was made twice"

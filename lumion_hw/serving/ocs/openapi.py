@@ -137,7 +137,10 @@ _SCHEMAS: dict[str, Any] = {
     "Error": _object(error=_TEXT, message=_TEXT),
     "Take": {
         "type": "object",
-        "properties": {"owner": _TEXT, "instead_of": {**_TEXT, "description": "Holder to replace."}},
+        "properties": {
+            "owner": {**_TEXT, "minLength": 1, "maxLength": 64},
+            "instead_of": {**_TEXT, "description": "Holder to replace."},
+        },
         "required": ["owner"],
     },
     "Lease": _object(lease={"type": "integer"}),

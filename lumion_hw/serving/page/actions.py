@@ -9,7 +9,7 @@ from typing import Any
 
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.serving.lease import Caller
-from lumion_hw.serving.owner import BenchOwner
+from lumion_hw.serving.owner import MAX_PUBLISH_S, BenchOwner
 from lumion_hw.serving.page.updates import to_json
 
 TOKEN_HEADER = "X-Lumion-Token"
@@ -63,12 +63,21 @@ class PageActions:
 
         def change(arguments: Mapping[str, Any], caller: Caller) -> Any:
             document = {name: value for name, value in arguments.items() if name != "lease"}
-            return self._owner.wait(self._owner.start_job("cross_connect", {"change": document}, caller)).result
+            job = self._owner.wait(self._owner.start_job("cross_connect", {"change": document}, caller))
+            self._await_published()
+            return job.result
 
         try:
             return 200, to_json(_call(change, body, client))
         except LumionError as error:
             return error_response(error)
+
+    def _await_published(self) -> None:
+        """Wait for a state that was read after this call, because the client's next request must find its change."""
+        number = self._owner.state.number + 2  # the next one may have been read before
+        with self._owner.subscribe() as states:
+            while (state := states.wait(4.0 * MAX_PUBLISH_S)) is not None and state.number < number:
+                pass
 
     def _take(self, arguments: Mapping[str, Any], caller: Caller) -> int:
         instead_of = arguments.get("instead_of")
