@@ -298,18 +298,17 @@ def _status_document(target: BenchTarget, directory: Path) -> Mapping[str, Any]:
     from lumion_hw.fabric import fabric_status, last_recovery, read_fabric
     from lumion_hw.fabric.requests import FabricRequest
 
-    model, owner, manager = load(target.file), lock_owner(directory), ""
+    model, owner = load(target.file), lock_owner(directory)
     if not model.servers:
         raise ConfigError(f"{target.file} has no servers", hint="Add 'servers' and 'fabric' to the bench file.")
     if owner is not None and owner.program in _MANAGERS:
-        manager = f"{owner.program} of {owner.name}"
         try:
             return _send_request(directory, FabricRequest("status"), owner, _STATUS_TIMEOUT_S).status
-        except LumionError as error:
-            note(f"the manager does not report its status, so this is the state of its journals: {error}")
+        except BusyError:
+            note(f"{owner.name} ({owner.program}) is busy, so this is the state of its journals")
     state, entries = read_fabric(directory)
     circuits = [circuit.name for circuit in read_state(directory)[0].circuits]
-    status = fabric_status(model, state, circuits, manager=manager, recovery=last_recovery(entries))
+    status = fabric_status(model, state, circuits, recovery=last_recovery(entries))
     return {} if status is None else status.document()
 
 
@@ -338,7 +337,7 @@ def _print_status(status: Mapping[str, Any]) -> None:
         echo_text(f"last recovery: {what}; times in ms since the fault: {spans or 'not recorded'}")
     plans = "recovery plans are ready" if status["plans_ready"] else "no recovery plans are ready"
     counts = f"{status['fades']} fades, {status['false_alarms']} false alarms"
-    echo_text(f"{status['manager'] or 'no manager is running'}; {plans}; {counts}")
+    echo_text(f"{status['manager'] or 'no manager maintains the jobs'}; {plans}; {counts}")
     if status["interrupted"] and not status["manager"]:
         note("a recovery was interrupted; finish it with `lumion fabric recover`")
 

@@ -145,7 +145,7 @@ def fabric_status(
     interrupted = "" if state.open is None else str(state.open.get("words", "unknown"))
     alarms = [*_job_alarms(jobs, bool(manager)), *_unit_alarms(served_units)]
     if standby is not None and model.fabric.spares:  # without spares in the bench file this is the normal state
-        alarms += _plan_alarms(served_units, standby)
+        alarms += _plan_alarms(jobs, served_units, standby)
     if interrupted and not manager:
         alarms.append(FabricAlarm("minor", "recovery", "interrupted", interrupted))
     alarms.sort(key=lambda alarm: -_SEVERITIES.index(alarm.severity))
@@ -234,8 +234,11 @@ def _unit_alarms(units: Sequence[UnitStatus]) -> Iterator[FabricAlarm]:
             yield FabricAlarm("minor", f"spare {unit.name}", "cold", unit.reason)
 
 
-def _plan_alarms(units: Sequence[UnitStatus], standby: StandbyStatus) -> Iterator[FabricAlarm]:
+def _plan_alarms(
+    jobs: Sequence[JobStatus], units: Sequence[UnitStatus], standby: StandbyStatus
+) -> Iterator[FabricAlarm]:
+    connected = {job.name for job in jobs if job.condition == "connected"}
     for unit in units:
-        if unit.condition == "in service" and not unit.replacements:
+        if unit.condition == "in service" and unit.job in connected and not unit.replacements:
             reasons = [f"{spare}: {text}" for (name, spare), text in standby.reasons.items() if name == unit.name]
             yield FabricAlarm("minor", unit.name, "without a usable spare", "; ".join(reasons) or "no spare is free")
