@@ -183,7 +183,7 @@ def _refuse(view: FabricView, verdict: FailureVerdict, reasons: Sequence[str]) -
     failed = {*view.state.failed, verdict.name}
     return Refuse(
         tuple(job.name for job in jobs),
-        f"{verdict.reason}. No spare can replace it: {reason}",
+        f"no spare can replace {verdict.name} ({verdict.reason}): {reason}",
         tuple(request for job in jobs for request in job_requests(view.model, job, view.state.places)),
         tuple(nic for name in sorted(failed & all_units.keys()) for nic in all_units[name].nics),
     )

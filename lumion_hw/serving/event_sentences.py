@@ -53,7 +53,7 @@ _SENTENCES: Mapping[str, tuple[AlarmSeverity, str]] = {
     "not watched": (_MINOR, "{detector} cannot watch {circuits}."),
     "fabric connected": (_NONE, "Jobs connected by {circuits}."),
     "fabric verdict": (_MAJOR, "Fabric: failure of {name}."),
-    "fabric draining": (_NONE, "Fabric: a spare is about to take the place of {name}."),
+    "fabric draining": (_NONE, "Fabric: draining {name}."),
     "fabric drained": (_NONE, "{unit} is out of service: {words}."),
     "fabric not drained": (_MINOR, "{unit} stays in service, because no spare can take its place: {words}."),
     "fabric spare": (_NONE, "Fabric: {spare} takes the place of {failed}."),

@@ -93,7 +93,7 @@ def test_requests_to_a_served_fabric_end_with_its_status(tmp_path: Path) -> None
         assert (refused.exit_code, refused.error.partition(",")[0]) == (3, "a stays in service")
         assert asked(owner, tmp_path, "repaired", "b").status["units"][1]["condition"] == "warm spare"
         sentences = [event_sentence(event.event, event.data) for event in owner.state.events]
-        assert (AlarmSeverity.NONE, "Fabric: a spare is about to take the place of b.") in sentences
+        assert (AlarmSeverity.NONE, "Fabric: draining b.") in sentences
         assert owner.state.recovery is not None
         assert owner.state.recovery.spare == "c"
 
