@@ -5,7 +5,6 @@ Every decision is recorded before it is carried out. If a manager is killed, the
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import threading
@@ -14,10 +13,9 @@ from functools import partial
 from typing import Any, NoReturn, Self
 
 from lumion_hw.bench.controller_faults import HOST_SILENCE, check_faults, latched_faults
-from lumion_hw.circuits import CircuitMaintenance, CircuitPlan, CircuitProof, CircuitService
-from lumion_hw.circuits.output_power import OutputPowerReader
+from lumion_hw.circuits import CircuitMaintenance, CircuitProof, CircuitService
 from lumion_hw.clock import deadline_after
-from lumion_hw.errors import CircuitError, ConfigError, LumionError, RoutingError, SafetyError
+from lumion_hw.errors import CircuitError, ConfigError, LumionError, SafetyError
 from lumion_hw.fabric.decisions import (
     BlameSender,
     DropSpare,
@@ -36,25 +34,23 @@ from lumion_hw.fabric.decisions import (
 )
 from lumion_hw.fabric.detectors import Detector, WatchTargets, create_detectors
 from lumion_hw.fabric.detectors.light import Modules
-from lumion_hw.fabric.evidence import CircuitSender, FadeCounts, FailureJudge, FailureVerdict
+from lumion_hw.fabric.evidence import FadeCounts, FailureJudge, FailureVerdict
 from lumion_hw.fabric.hooks import JobHooks, NoHooks
 from lumion_hw.fabric.jobs import JobCircuits
 from lumion_hw.fabric.journal import FabricJournal, FabricState
 from lumion_hw.fabric.polarization_keeper import PolarizationKeeper
 from lumion_hw.fabric.recovery import Recovery
-from lumion_hw.fabric.servers import find_unit, job_requests, units
+from lumion_hw.fabric.servers import find_unit, job_requests
 from lumion_hw.fabric.spans import EventCallback, ReportingTimer, SpanTimer, span_documents
-from lumion_hw.fabric.standby import Standby, StandbyPlan
+from lumion_hw.fabric.standby import Standby
 from lumion_hw.fabric.status import FabricStatus, fabric_status
-from lumion_hw.quantities import w_from_dbm
+from lumion_hw.fabric.watching import transmitter_state, watch_targets
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 30.0, 600.0
 """First and longest time until a refused job is tried again; the time doubles with every attempt."""
 _SLICE_S = 0.05
 """Longest wait of one detector, in s, before another detector is polled."""
 _STEP_S = 0.5
-# A transmitter that reports less than this counts as off.
-_DARK_W = w_from_dbm(-25.0)
 
 
 class FabricManager(JobCircuits):
@@ -203,26 +199,8 @@ class FabricManager(JobCircuits):
         return in_service(self.bench.model, self.state)
 
     def _restart_detectors(self) -> None:
-        active = self.service.setup.active
-        circuits = () if active is None else active.circuits
-        names = (*self._in_service(), *self.spares)
-        all_units = units(self.bench.model)
-        sender = {nic: name for name in names for nic in all_units[name].nics}
-        # Only circuits whose sender is known: darkness of the others could blame nobody.
-        senders = {
-            circuit.request.name: CircuitSender(sender[circuit.request.source], circuit.request.source)
-            for circuit in circuits
-            if circuit.request.source in sender
-        }
+        watched, senders = watch_targets(self.service, (*self._in_service(), *self.spares))
         self.judge.watch(senders)
-        exits = OutputPowerReader(self.bench, self.service.setup.record)
-        promised = {circuit.request.name: exits.budgeted_photocurrent_ma(circuit) for circuit in circuits}
-        watched = WatchTargets(
-            self.bench,
-            tuple(circuit for circuit in circuits if circuit.request.name in senders),
-            names,
-            {name: promised_ma for name, promised_ma in promised.items() if promised_ma is not None},
-        )
         for detector in self._detectors:
             detector.start(watched)
         self._watching = [*self._detectors, *self._fallback_detector(watched)]
@@ -377,7 +355,7 @@ class FabricManager(JobCircuits):
     def _diagnose_dark_circuits(self) -> Recovery | None:
         for circuit in self.judge.unexplained_circuits(self.bench.clock.now()):
             module = self.judge.senders[circuit].module
-            sends, reason = self._transmitter_state(module)
+            sends, reason = transmitter_state(self.bench, module)
             # Before the path is blamed, one search finds out whether the fibre has only moved.
             if sends and self._may_be_polarization(circuit):
                 continue
@@ -395,20 +373,6 @@ class FabricManager(JobCircuits):
         self._searched.add(circuit)
         self._emit("searching", {"circuit": circuit, "words": f"{circuit}: {fault}; searching its polarization"})
         return True
-
-    def _transmitter_state(self, module: str) -> tuple[bool | None, str]:
-        """Return whether a transmitter reports light (``None`` if it does not answer), and a description."""
-        try:
-            device = self.bench.transponders[module]
-            status, power_dbm = device.status(), device.monitors().tx_power_dbm
-        except LumionError as error:
-            return None, str(error)
-        if status.tx_fault or status.tx_disabled:
-            return False, f"{module}: {'fault' if status.tx_fault else 'switched off'}"
-        # A module can be enabled and still emit nothing.
-        if power_dbm is None or w_from_dbm(power_dbm) < _DARK_W:
-            return False, f"{module} sends no light"
-        return True, f"{module} sends {power_dbm:.1f} dBm"
 
     def _note_counters(self, before: FadeCounts) -> None:
         after = self.judge.counters
@@ -639,21 +603,6 @@ class FabricManager(JobCircuits):
             hint="`lumion fabric status BENCH` shows the spares.",
         )
 
-    def _switch_to_spare(self, plan: StandbyPlan, timer: SpanTimer) -> tuple[CircuitProof, ...]:
-        timer.mark("route_found")
-        if plan.is_warm and plan.plan is not None:
-            return self.service.switch(plan.plan, milestone=timer.mark)
-        # The failed unit may still shine, and its light would make proofs of other circuits meaningless.
-        self._block_failed_unit(plan.failed)
-        self._remove_circuits([*plan.removed, *plan.moved], find_unit(self.bench.model, plan.failed).nics)
-        try:
-            return self.service.connect([*plan.moved, *plan.added], milestone=timer.mark)
-        except LumionError:
-            # These circuits belong to healthy units, which must not suffer from the failed attempt.
-            if plan.moved:
-                self.service.connect(list(plan.moved))
-            raise
-
     def _follow_up(self, recovery: Recovery) -> Recovery:
         recovery = self._confirm_links(recovery)
         details = {"failed": recovery.failed, "spare": recovery.spare, "spans": span_documents(recovery.spans)}
@@ -693,15 +642,3 @@ class FabricManager(JobCircuits):
     def _fault_time_s(self, recovery: Recovery) -> float:
         first = recovery.spans[0]
         return recovery.verdict.at_s - first.at_ms * 1e-3
-
-    def _block_failed_unit(self, failed: str) -> None:
-        for nic in find_unit(self.bench.model, failed).nics if failed else ():
-            with contextlib.suppress(LumionError):  # it may be dead
-                self.bench.transponders[nic].disable()
-
-    def _reroute_plan(self, decision: Reroute) -> CircuitPlan:
-        setup, request = self.service.setup, decision.request
-        try:
-            return setup.plan_change([request], [request], avoid=decision.avoid)
-        except RoutingError:
-            return setup.plan_change([request, *decision.idle], [request], avoid=decision.avoid)
