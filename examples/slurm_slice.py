@@ -6,9 +6,9 @@ Needs only Python. It was tried with a stand-in for Slurm, not with Slurm. In sl
     PrologSlurmctld=/etc/slurm/slurm_slice.py
     EpilogSlurmctld=/etc/slurm/slurm_slice.py
 
-Start `lumion serve BENCH --record RECORD --no-fabric --page --page-writes`, write the token that it prints to TOKEN_FILE
-(only the user of slurmctld may read this file), and label the ports of the bench with the names of their hosts (see
-docs/switch.md). A host that is in use makes the prolog fail, and Slurm then requeues the job.
+Start `lumion serve BENCH --record RECORD --no-fabric --page --page-writes`, write the token that it prints to
+TOKEN_FILE (only the user of slurmctld may read this file), and label the ports of the bench with the names of their
+hosts (see docs/switch.md). A host that is in use makes the prolog fail, and Slurm then requeues the job.
 """
 
 from __future__ import annotations
