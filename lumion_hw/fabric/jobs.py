@@ -91,10 +91,15 @@ class JobCircuits:
         except LumionError as error:
             self._raise_if_controller(error)
             check_faults(self.bench)
-            if not loops:
+            modules = {end for request in missing for end in (request.source, request.target)}
+            if not loops or not all(map(self._is_responding, modules)):
                 raise
             # A spare whose light does not arrive must not cost the job its circuits.
-            self.service.connect(list(missing))
+            try:
+                self.service.connect(list(missing))
+            except LumionError as second_error:
+                self._raise_if_controller(second_error)
+                raise error from second_error
 
     def _remove_leftovers(self) -> None:
         required, active = self._required_requests(), self._active_requests()
