@@ -210,8 +210,8 @@ def _condition(
         return "in service" if is_managed else "job member"
     if not is_spare:
         return "unused"
-    if not is_managed:
-        return "spare"
+    if not is_managed:  # its light may be off now, but the last manager found no place for its light
+        return "cold spare" if unit.name in state.cold else "spare"
     return "warm spare" if all(request.name in circuits for request in loop_requests(unit)) else "cold spare"
 
 

@@ -98,6 +98,8 @@ def test_without_a_manager_nothing_is_expected_to_be_connected(model) -> None:
     assert (found.severity, found.plans_ready) == ("none", False)
     assert [unit.condition for unit in found.units] == ["job member", "job member", "spare", "spare"]
     assert found.jobs[0].condition == "not connected"
+    without_room = status(model, FabricState(cold={"server3": COLD}), manager="")
+    assert [(unit.condition, unit.reason) for unit in without_room.units[2:]] == [("spare", ""), ("cold spare", COLD)]
     interrupted = status(model, FabricState(open={"words": "server1 is gone"}), manager="")
     assert alarms(interrupted) == [("minor", "recovery", "interrupted")]
     assert alarms(status(model, FabricState()))[0] == ("major", "job server0-server1", "not connected")
