@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from lumion_hw.acquisition.columns import Reader
+from lumion_hw.acquisition.columns import Reader, State
 from lumion_hw.acquisition.journal import LogJournal, LogRow, columns_of
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError
@@ -22,11 +22,13 @@ class Recording:
         rows: Number of rows safe on the disk, of this and earlier runs.
         missed: Number of rows of this run that were skipped because reading took too long.
         failed: Number of values of this run that could not be read.
+        without_signal: Channels that were read but had no number in any row of this run, with their last state.
     """
 
     rows: int
     missed: int
     failed: int
+    without_signal: Mapping[str, State] = field(default_factory=dict)
 
 
 def record(
@@ -60,12 +62,18 @@ def record(
     first, period_s = journal.last_index + 1, journal.header.period_s
     origin_s = clock.now() - first * period_s
     synced_s, missed, failed, index = clock.now(), 0, 0, first
+    dark = dict.fromkeys((column.name for column in reader.columns), State.NOT_READ)
     try:
         while index < journal.header.n_rows and not stop():
             clock.sleep(max(origin_s + index * period_s - clock.now(), 0.0))
             time_s = clock.now() - origin_s
             values = reader.read()
-            failed += sum(value.state.name == "FAILED" for value in values)
+            failed += sum(value.state is State.FAILED for value in values)
+            dark = {
+                column.name: value.state
+                for column, value in zip(reader.columns, values, strict=True)
+                if column.name in dark and value.state not in (State.OK, State.FAILED)
+            }
             journal.append(LogRow(index, time_s, tuple(values)))
             if clock.now() - synced_s >= _SYNC_S:
                 synced_s = clock.now()
@@ -75,4 +83,4 @@ def record(
             index = due
     finally:
         progress(journal.sync())
-    return Recording(journal.acknowledged, missed, failed)
+    return Recording(journal.acknowledged, missed, failed, dark)

@@ -29,6 +29,7 @@ from lumion_hw.acquisition.journal import (
 )
 from lumion_hw.acquisition.live_scan import LiveScan, NotebookView, View
 from lumion_hw.acquisition.own_sweeps import InstrumentSweep, own_sweep
+from lumion_hw.acquisition.scan_curve import ScanCurve
 from lumion_hw.acquisition.scan_data import ScanData, load_scan
 from lumion_hw.acquisition.scan_moves import Moves, Sweep
 from lumion_hw.acquisition.scan_plan import BY_INSTRUMENT, SET
@@ -211,6 +212,7 @@ class _Scanning:
         self._failure = ""
         self._stage = " × ".join(axis.name for axis in self._plan.axes)
         self._journal, self._progress, self._live = journal, progress, live
+        self._curve = ScanCurve(self._plan, self._reader.columns)
         self._is_point_done = np.zeros(self._plan.n_points, dtype=np.bool_)
         self._elapsed_before_s = 0.0
         if journal.acknowledged:
@@ -286,6 +288,7 @@ class _Scanning:
         row = LogRow(index, self._clock.now() - self._origin_s, (*settings, origin, *values))
         self._journal.append(row)
         self._is_point_done[index] = True
+        self._curve.add(position, values)
         is_view_due = self._live is not None and self._live.add(row)
         if is_view_due or time.monotonic() - self._synced_s >= _SYNC_S:  # points are safe before a view takes its time
             self._report_progress()
@@ -298,7 +301,7 @@ class _Scanning:
         fresh = done - self._before
         pace_s = (self._clock.now() - self._origin_s - self._elapsed_before_s) / fresh if fresh else None
         left_s = None if pace_s is None else pace_s * (total - done)
-        self._bench.report_progress("scan", self._stage, done, total, self._failure)
+        self._bench.report_progress("scan", self._stage, done, total, self._failure, self._curve.document())
         self._progress(ScanProgress(done, total, left_s, self._stepped))
 
 

@@ -98,7 +98,7 @@ class Bench:
         is_emulated_remotely: bool = False,
         faults: EmulatedFaults | None = None,
         file: BenchFile | None = None,
-        on_progress: Callable[[str, str, int, int, str], None] = lambda kind, stage, done, total, error: None,
+        on_progress: Callable[[str, str, int, int, str, Mapping[str, Any] | None], None] = lambda *_: None,
     ) -> None:
         self.model, self.file = model, file
         self._where, self._on_close, self._on_progress = where, on_close, on_progress
@@ -167,16 +167,10 @@ class Bench:
         control = overrides.pop(CONTROL, None)
         faults = None if control is None else EmulatedFaults(FaultPortClient(control))
         _check_names(overrides, model, "addresses for devices")
+        addressed = _addresses(model, overrides, only)
 
         def link(name: str, device: DeviceModel) -> Link | ModuleConnection:
-            holder = device.container
-            mainframe_address = overrides.get(holder, model.devices[holder].address) if holder else None
-            address = overrides.get(name, device.address or mainframe_address)
-            if address is None:
-                raise ConfigError(
-                    "the bench file has no address for this device", device=name, hint="Add 'address: ...'."
-                )
-            return link_to(device, address, wall)
+            return link_to(device, addressed[name], wall)
 
         return cls(model, link, wall, only=only, file=file, faults=faults)
 
@@ -274,7 +268,15 @@ class Bench:
             )
         return self._mesh
 
-    def report_progress(self, kind: str, stage: str, done: int, total: int, error: str = "") -> None:
+    def report_progress(
+        self,
+        kind: str,
+        stage: str,
+        done: int,
+        total: int,
+        error: str = "",
+        curve: Mapping[str, Any] | None = None,
+    ) -> None:
         """Report the progress of a task to the process that serves this bench; on a local bench this has no effect.
 
         Args:
@@ -283,8 +285,10 @@ class Bench:
             done: Number of completed steps.
             total: Number of steps; the task ends with the last one.
             error: Reason why the task ended early; empty while it runs.
+            curve: Readings so far, which the page of the server draws: ``setting`` with ``setting_unit`` and its values
+                ``x``, and ``readings`` (values by name; ``None`` without a number) with their ``unit``.
         """
-        self._on_progress(kind, stage, done, total, error)
+        self._on_progress(kind, stage, done, total, error, curve)
 
     def opened(self, name: str) -> OpenDevice | None:
         """Return the driver of a device, or ``None`` if the device is not open."""
@@ -518,6 +522,23 @@ def _missing_features(controller: MeshController) -> list[str]:
         "telemetry": info.telemetry,
     }
     return [feature for feature, is_present in features.items() if not is_present]
+
+
+def _addresses(model: BenchModel, overrides: Mapping[str, str], only: Collection[str] | None) -> dict[str, str]:
+    """Return the addresses of the devices to open. Raises ``ConfigError`` with the names of those without an address.
+
+    A device in a mainframe or in a module has the address of its container.
+    """
+    addresses = {name: device.address for name, device in model.devices.items()} | dict(overrides)
+    found = {name: addresses[name] or addresses.get(device.container or "") for name, device in model.devices.items()}
+    missing = [name for name, address in found.items() if address is None and (only is None or name in only)]
+    if missing:
+        raise ConfigError(
+            f"the bench file has no address for {', '.join(missing)}",
+            hint="Add 'address: ...' to each. For a bench that another program emulates, give the endpoints file that "
+            "`lumion emulate` writes.",
+        )
+    return {name: address for name, address in found.items() if address is not None}
 
 
 def _check_names(names: Collection[str], model: BenchModel, section: str) -> None:

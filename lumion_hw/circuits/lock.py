@@ -176,7 +176,11 @@ class BenchLock:
             f"last sign of life {silent_s:.0f} s ago"
         )
         if self._take_over is None:
-            raise BusyError(f"{holder}.", hint=f"Wait for it to end, or take over with --take-over {owner.name}")
+            served = (
+                "Reach it with `Bench.attach` or `lumion apply --served`. " if owner.program == "lumion serve" else ""
+            )
+            wait = f"Wait for it to end, or take over with --take-over {owner.name}"
+            raise BusyError(f"{holder}.", hint=served + wait)
         if self._take_over not in (owner.name, f"{owner.user}@{owner.host}"):
             raise ConfigError(f"{self._take_over!r} does not hold the bench: {holder}.", hint="Name the actual owner.")
         with self._wait_for_change(owner):

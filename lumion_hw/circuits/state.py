@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.circuits.lease_clock import LeaseClock, LeaseEnd
+from lumion_hw.circuits.plan.difference import CircuitDifference
 from lumion_hw.circuits.plan.ends import circuit_ends
 from lumion_hw.circuits.plan.link_budgets import RoutedCircuit, with_budgets
 from lumion_hw.circuits.plan.planned import ArmTrim, CircuitPlan, PlannedCircuit
@@ -383,6 +384,12 @@ def proof_document(proof: CircuitProof) -> dict[str, float | None]:
     return {
         name: None if number is None else round(float(number), digits.get(name, 3)) for name, number in numbers.items()
     }
+
+
+def change_document(difference: CircuitDifference, proofs: Iterable[CircuitProof]) -> dict[str, Any]:
+    """Return a change of circuits as a JSON document, with the measured values of the new circuits."""
+    measured = {proof.circuit.request.name: proof_document(proof) for proof in proofs}
+    return difference.document() | {"measured": measured}
 
 
 def restored_plan(

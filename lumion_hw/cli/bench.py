@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.common.bench_notes import bench_notes
+from lumion_hw.cli.common.bench_notes import bench_notes, unseen_notes
 from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, error_document, json_option, note
 from lumion_hw.errors import ConfigError
@@ -29,7 +29,7 @@ def bench() -> None:
 @json_option
 @click.pass_context
 def check(ctx: click.Context, file: str, as_json: bool) -> None:
-    """List every mistake in FILE with its line and column, and warn about heater limits that are too small.
+    """List every mistake in FILE with its line and column, and warn about what hinders a calibration.
 
     The exit code is 2 if there is a mistake.
     """
@@ -54,7 +54,7 @@ def check(ctx: click.Context, file: str, as_json: bool) -> None:
         "not detected. Use paths under /dev/serial/by-id, and check once with light which device is which."
         for kind, names in indistinguishable_devices(model).items()
     ]
-    notes += bench_notes(model)
+    notes += [*bench_notes(model), *unseen_notes(model, file)]
     if as_json:
         echo_json({"file": file, "name": model.name, "valid": True, **counts, "notes": notes})
         return

@@ -122,7 +122,7 @@ class BenchTarget:
             raise ConfigError(
                 f"no calibration record is known for this bench in {directory}",
                 hint="Give --record RECORD, a file written by `lumion-calibrate run`, or the same --endpoints or "
-                "--state as the command that connected the circuits.",
+                "--state as the command that connected the circuits. For a served bench use `lumion apply --served`.",
             )
         return record
 
@@ -380,7 +380,7 @@ def circuits(target: BenchTarget, check: bool) -> None:
             rows = [_active_row(circuit, clock) for circuit in state.circuits]
             echo_table(f"Circuits in {directory}", headers, rows)
             if not state.circuits:
-                echo_text(f"no circuit is connected according to {directory}")
+                echo_text(f"no circuit is connected according to {directory} (--endpoints and --state select it)")
             if unfinished is not None:
                 echo_text(
                     f"unfinished: {unfinished.kind} {' '.join(unfinished.circuits)}, started {unfinished.since_utc}"

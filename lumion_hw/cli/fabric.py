@@ -33,6 +33,10 @@ _STATUS_TIMEOUT_S = 3.0
 """Longest wait in s for the status of a manager, which may be busy with a recovery."""
 _POLL_PERIOD_S = 0.05
 _FAILED = 3
+_SAME_STATE = (
+    "Give the same --endpoints or --state as the fabric manager (`lumion fabric run` or `lumion serve`); "
+    "`lumion serve --emulate` needs --state, too."
+)
 
 
 @click.group(cls=NamedGroup)
@@ -236,12 +240,17 @@ def _managed(target: BenchTarget, program: str, hook: tuple[str, ...] = ()) -> I
 
 
 def _request_or_perform(target: BenchTarget, action: str, unit: str, reason: str = "declared by hand") -> None:
-    from lumion_hw.circuits import lock_owner
+    from lumion_hw.circuits import lock_owner, read_state
     from lumion_hw.fabric.requests import FabricRequest
 
     request = FabricRequest(action, unit, reason)
     with target.directory() as directory:
         owner = lock_owner(directory)
+        if owner is None and target.record is None and read_state(directory)[0].record is None:
+            raise ConfigError(
+                f"no fabric manager runs with the state in {directory}, and no calibration record is known there",
+                hint=f"{_SAME_STATE} To change the circuits without a manager, give --record RECORD.",
+            )
         if owner is not None and owner.program in _MANAGERS and target.take_over is None:
             outcome = _send_request(directory, request, owner, _ACCEPT_TIMEOUT_S)
             if target.as_json:
@@ -306,8 +315,10 @@ def _status_document(target: BenchTarget, directory: Path) -> Mapping[str, Any]:
             return _send_request(directory, FabricRequest("status"), owner, _STATUS_TIMEOUT_S).status
         except BusyError:
             note(f"{owner.name} ({owner.program}) is busy, so this is the state of its journals")
-    state, entries = read_fabric(directory)
-    circuits = [circuit.name for circuit in read_state(directory)[0].circuits]
+    (state, entries), circuit_state = read_fabric(directory), read_state(directory)[0]
+    if owner is None and circuit_state.record is None:
+        note(f"no program has driven this bench with the state in {directory}. {_SAME_STATE}")
+    circuits = [circuit.name for circuit in circuit_state.circuits]
     status = fabric_status(model, state, circuits, recovery=last_recovery(entries))
     return {} if status is None else status.document()
 

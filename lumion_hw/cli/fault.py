@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.common.opening import ENDPOINTS_HELP, read_endpoints
+from lumion_hw.cli.common.opening import ENDPOINTS_HELP, read_endpoints, served_connection, served_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.errors import ConfigError
 
@@ -25,9 +25,7 @@ _ACTIONS = ("inject", "clear", "list")
 @click.argument("fault", metavar="[FAULT]", required=False)
 @click.argument("arguments", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--endpoints", type=click.Path(dir_okay=False), help=ENDPOINTS_HELP)
-@click.option(
-    "--served", metavar="ADDRESS", help="Address of a served emulated bench, printed by `lumion serve --pva`."
-)
+@served_option
 @json_option
 def fault(
     file: str,
@@ -71,7 +69,6 @@ def fault(
 @contextlib.contextmanager
 def _faults_of(file: str, endpoints: str | None, served: str | None) -> Iterator[EmulatedFaults]:
     from lumion_hw.bench.bench import load, no_faults
-    from lumion_hw.remote.client import PvaConnection
     from lumion_hw.remote.emulated_faults import CONTROL, EmulatedFaults, FaultPortClient
 
     if endpoints and served:
@@ -85,12 +82,7 @@ def _faults_of(file: str, endpoints: str | None, served: str | None) -> Iterator
             raise ConfigError(f"{endpoints} is not of bench {model.name}", hint="Give the bench file of its emulator.")
         yield EmulatedFaults(FaultPortClient(addresses[CONTROL]))
         return
-    # Not Bench.attach, which needs devices that answer.
-    with contextlib.closing(PvaConnection(served)) as connection:
-        if connection.bench != model.name:
-            raise ConfigError(
-                f"{served} serves bench {connection.bench}, not {model.name}", hint="Give its bench file."
-            )
+    with served_connection(served, model) as connection:
         yield connection.emulated_faults()
 
 

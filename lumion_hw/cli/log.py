@@ -15,7 +15,11 @@ from lumion_hw.errors import ConfigError, IdentityError, LumionError
 
 if TYPE_CHECKING:
     from lumion_hw.acquisition import LogHeader, LogJournal, Reader
+    from lumion_hw.acquisition.recorder import Recording
     from lumion_hw.bench.bench import Bench
+
+_MAX_LISTED = 4
+"""Largest number of channels without signal that are listed by name."""
 
 
 @click.command()
@@ -93,12 +97,25 @@ def log(
         note(f"{recording.missed} rows were skipped, because reading took longer than {1.0 / rate:g} s")
     document = {"file": str(out), "rows": rows, "missed": recording.missed, "failed_values": recording.failed}
     if as_json:
-        echo_json(document | {"channels": [column.name for column in reader.columns]})
+        without_signal = {name: state.name for name, state in recording.without_signal.items()}
+        names = [column.name for column in reader.columns]
+        echo_json(document | {"channels": names, "without_signal": without_signal})
     else:
         echo_text(f"{out}: {rows} rows of {len(reader.columns)} channels")
+    if recording.without_signal:
+        note(_without_signal_text(recording, len(reader.columns)))
     if recording.failed:
         note(f"{recording.failed} values could not be read; the file contains NaN with state 4 (failed) for them.")
         context.exit(LumionError.exit_code)
+
+
+def _without_signal_text(recording: Recording, n_columns: int) -> str:
+    texts = [f"{name} ({state.name})" for name, state in recording.without_signal.items()]
+    listed = ", ".join(texts[:_MAX_LISTED]) + (f" and {len(texts) - _MAX_LISTED} more" if texts[_MAX_LISTED:] else "")
+    return (
+        f"{len(texts)} of {n_columns} channels had no signal in any row, so the file contains NaN for them: {listed}. "
+        "Check that the light is on and connected."
+    )
 
 
 def _n_rows(duration_s: float, rate: float) -> int:

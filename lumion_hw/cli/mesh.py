@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lumion_hw.cli.common.bench_notes import unseen_pucs
 from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MAX_COUNT, PORT, SEED, Number, count_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
@@ -85,7 +86,11 @@ def show(
     if as_json:
         echo_json(topology.to_dict())
     if output is not None or not as_json:
-        failed, unlit = {*faults.stuck, *faults.excess_loss_db}, _unseen_pucs(layout)
+        failed, unlit = {*faults.stuck, *faults.excess_loss_db}, dict[int, str]()
+        if _is_bench_file(layout):
+            from lumion_hw.bench.file.loader import load_bench
+
+            unlit = unseen_pucs(load_bench(layout))
         svg = mesh_svg(topology, states=puc_states, failed=failed, unlit=unlit, heater_channels=channels)
         _write(svg, output, force)
         for text in unlit.values():
@@ -261,24 +266,6 @@ def _mesh_and_channels(layout: str) -> tuple[MeshTopology, tuple[int, ...]]:
 
     model = load_bench(layout)
     return model.topology(), () if model.mesh is None else model.mesh.channels()
-
-
-def _unseen_pucs(layout: str) -> dict[int, str]:
-    """Return the PUCs of a bench file whose light reaches no monitor or meter, each with a sentence."""
-    if not _is_bench_file(layout):
-        return {}
-    from calibration.diagnose.element_faults import describe_unseen_puc
-    from calibration.model.illuminated_part import illuminated_part
-    from lumion_hw.bench.file.loader import load_bench
-
-    model = load_bench(layout)
-    topology, wiring = model.topology(), model.to_wiring()
-    sources = tuple(path.port for path in wiring.inputs)
-    monitors = model.monitors() or tuple(path.port for path in wiring.outputs if path.meter)
-    if not sources or not monitors:
-        return {}
-    unseen = (~illuminated_part(topology, sources, monitors).pucs).nonzero()[0].tolist()
-    return {puc: describe_unseen_puc(topology, puc, sources, monitors) for puc in unseen}
 
 
 def _heater_channels(layout: str) -> tuple[MeshTopology, list[tuple[int | None, int | None]]]:

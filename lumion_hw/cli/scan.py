@@ -137,6 +137,7 @@ def scan(
     how = {"snake": snake, "by_hand": by_hand, "keep_meters": keep_meters}
     with locked_bench(bench_file, devices, "lumion scan", as_json, lock_arguments) as (bench, active_circuits):
         prepared = prepare_scan(bench, dict(swept), readings, **how)
+        _note_dark_sources(prepared)
         if dry_run:
             _show_plan(prepared, as_json)
             return
@@ -191,6 +192,20 @@ def _check_no_duplicates(swept: Sequence[tuple[str, list[Any]]]) -> list[str]:
     if doubled := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"{doubled} is listed twice", hint="Give one --set with all its values.")
     return names
+
+
+def _note_dark_sources(prepared: PreparedScan) -> None:
+    """Print a warning for each light source that the scan changes while it is off."""
+    from lumion_hw.acquisition.settings import Settings
+
+    bench = prepared.bench
+    for device in dict.fromkeys(name.partition(".")[0] for name in prepared.swept):
+        if device not in bench.lasers and device not in bench.transponders:
+            continue
+        switches = {name: setting for name, setting in Settings(bench, [device]).items() if name.endswith(".enabled")}
+        for name, switch in switches.items():
+            if name not in prepared.swept and switch.read() is False:
+                note(f"{device} is off, so it sends no light during the scan; --set {name}=on switches it on.")
 
 
 def _check_circuits_unaffected(active_circuits: Sequence[str], prepared: PreparedScan) -> None:

@@ -10,7 +10,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.controller_faults import check_faults
 from lumion_hw.bench.file.model import JobModel
 from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService
-from lumion_hw.errors import BusyError, CircuitError, LumionError, RoutingError
+from lumion_hw.errors import BusyError, CircuitError, LinkError, LumionError, RoutingError
 from lumion_hw.fabric.decisions import Reroute, free_spares
 from lumion_hw.fabric.journal import FabricJournal, FabricState
 from lumion_hw.fabric.servers import find_unit, job_requests
@@ -119,6 +119,15 @@ class JobCircuits:
         except LumionError:
             return False
         return True
+
+    def _check_responding(self, unit: str) -> None:
+        silent = [nic for nic in find_unit(self.bench.model, unit).nics if not self._is_responding(nic)]
+        if silent:
+            verb = "do" if len(silent) > 1 else "does"
+            raise LinkError(
+                f"{unit} stays out of service, because {', '.join(silent)} {verb} not answer",
+                hint=f"Restore its power and cables, then run `lumion fabric repaired BENCH {unit}` again.",
+            )
 
     def _raise_if_controller(self, error: Exception) -> None:
         device = error.device if isinstance(error, LumionError) else None

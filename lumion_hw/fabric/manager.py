@@ -174,8 +174,15 @@ class FabricManager(JobCircuits):
             # PUCs on a path that has failed stay suspected, so spares and plans avoid them too.
             self.standby.avoided = self.state.avoided
             self.standby.warm_up(self.spares)
+            self._record_cold_spares()
             self._restart_detectors()
             self.plan()
+
+    def _record_cold_spares(self) -> None:
+        cold = self.standby.cold
+        if cold != self.state.cold:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in cold.items())
+            self.journal.record("cold spares", dataclasses.replace(self.state, cold=cold), words=reasons or "none")
 
     def plan(self) -> None:
         """Make recovery plans for every single failure (in the background, unless the clock is simulated)."""
@@ -425,10 +432,12 @@ class FabricManager(JobCircuits):
 
         Raises:
             ConfigError: The unit has not failed.
+            LinkError: A module of the unit does not answer; the unit stays out of service.
             LumionError: A device failed, or a job that is connected again could not be verified by its light.
         """
         if name not in self.state.failed:
             raise ConfigError(f"{name} has not failed", hint=f"Failed: {', '.join(self.state.failed) or 'nothing'}.")
+        self._check_responding(name)
         failed = {unit: reason for unit, reason in self.state.failed.items() if unit != name}
         self.journal.record("repaired", dataclasses.replace(self.state, failed=failed), unit=name)
         self.judge.forget(name)

@@ -94,7 +94,6 @@ class BenchInstrument(Instrument):
             vals=_validator(setting),
             get_cmd=setting.read,
             set_cmd=lambda value: self._write(setting, value),
-            snapshot_exclude=bool(setting.part_of),
         )
 
     def _write(self, setting: Setting, value: Any) -> None:
@@ -119,7 +118,12 @@ class BenchInstrument(Instrument):
                 self.parameters[self._names[name]].cache.set(value)
             if settings is not None and (failure := settings.failures.get(self._device)) is not None:
                 raise failure
-        return super().snapshot_base(False, params_to_skip_update)
+        snapshot = super().snapshot_base(False, params_to_skip_update)
+        # Not by `snapshot_exclude`, which makes QCoDeS warn when a parameter is swept.
+        for name, setting in self._settings.items():
+            if setting.part_of:  # the array that it is part of is in the snapshot
+                del snapshot["parameters"][self._names[name]]
+        return snapshot
 
     def get_idn(self) -> dict[str, str | None]:
         """Return kind and serial number from the bench file."""

@@ -219,10 +219,36 @@ class PvaConnection:
         """Return the bench file, and the interface and properties of each device."""
         return cast(Mapping[str, Any], self.call("", "describe"))
 
-    def report_progress(self, kind: str, stage: str, done: int, total: int, error: str) -> None:
+    def run_job(self, kind: str, arguments: Mapping[str, Any]) -> Any:
+        """Run a job of the server, such as ``apply``, with the lease, and return its result as JSON values.
+
+        The server finishes the job even if this program ends or loses the connection.
+
+        Raises:
+            BusyError: Another client holds the lease, or another job is running.
+            LinkLost: The connection was lost; the job may still run.
+            Exception: The error of the job.
+        """
+        self._take_lease()
+        return self._request(_internal("job", {"kind": kind, "values": dict(arguments)}, self._number))
+
+    def plan_difference(self, requests: Sequence[Mapping[str, Any]]) -> Any:
+        """Plan the change to a set of wanted circuits, without the lease and without changing anything.
+
+        Args:
+            requests: The fields of each :class:`~lumion_hw.circuits.CircuitRequest`.
+
+        Returns:
+            The change as JSON values.
+        """
+        return self.call("", "plan_difference", [[dict(request) for request in requests]])
+
+    def report_progress(
+        self, kind: str, stage: str, done: int, total: int, error: str, curve: Mapping[str, Any] | None = None
+    ) -> None:
         """Report the progress of a task to the server, if this program holds the lease. Never raises."""
         if self._number is not None:
-            named = {"kind": kind, "stage": stage, "done": done, "total": total, "error": error}
+            named = {"kind": kind, "stage": stage, "done": done, "total": total, "error": error, "curve": curve}
             with contextlib.suppress(LumionError):
                 self._request(_internal("progress", named, self._number))
 

@@ -474,6 +474,10 @@ class BenchKeeper:
             )
         return service
 
+    def plan_difference(self, circuits: Sequence[object]) -> dict[str, Any]:
+        """See :meth:`~lumion_hw.serving.owner.BenchOwner.plan_difference`."""
+        return self._circuit_jobs.plan_difference(circuits)
+
     def _calibrate_job(self, out: str | None = None, seed: int = 0) -> Callable[[], Any]:
         if self.service is not None and self.service.state.circuits:
             raise BusyError(

@@ -9,9 +9,9 @@ from typing import Any, cast, get_args
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.controller_faults import latched_faults
-from lumion_hw.circuits import CircuitRequest, CircuitService
+from lumion_hw.circuits import CircuitProof, CircuitRequest, CircuitService
 from lumion_hw.circuits.plan.difference import OnRefusal
-from lumion_hw.circuits.state import proof_document
+from lumion_hw.circuits.state import change_document, proof_document
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.serving.ocs.change import OcsSettings, check_not_blocked, parse_change, resolve
@@ -71,6 +71,11 @@ class CircuitJobs:
         is_dry_run = str(dry_run).lower() in ("true", "1")
         return lambda: self._apply(service, requests, cast(OnRefusal, on_refusal), is_dry_run)
 
+    def plan_difference(self, circuits: Sequence[object]) -> dict[str, Any]:
+        """See :meth:`~lumion_hw.serving.owner.BenchOwner.plan_difference`."""
+        requests = [circuit_request(circuit) for circuit in _as_list(circuits)]
+        return change_document(self._require_circuits().plan_difference(requests), ())
+
     def cross_connect(self, change: Mapping[str, Any]) -> Job:
         """Change ports and cross-connects of the bench as an optical circuit switch, in one commit."""
         parsed, service = parse_change(change), self._require_circuits()
@@ -111,11 +116,11 @@ class CircuitJobs:
         self, service: CircuitService, requests: Sequence[CircuitRequest], on_refusal: OnRefusal, is_dry_run: bool
     ) -> dict[str, Any]:
         self._return_from_trip(service)
-        difference = service.plan_difference(requests)
+        difference, proofs = service.plan_difference(requests), tuple[CircuitProof, ...]()
         if not is_dry_run:
-            service.apply(difference, on_refusal, milestone=self._report)
+            proofs = service.apply(difference, on_refusal, milestone=self._report)
             self._after_change()
-        return difference.document()
+        return change_document(difference, proofs)
 
     def _return_from_trip(self, service: CircuitService) -> None:
         """Set the circuits up again if a fault has switched the heaters off."""

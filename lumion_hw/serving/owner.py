@@ -31,6 +31,7 @@ from lumion_hw.serving.readings import BenchReadings
 from lumion_hw.serving.state import (
     MarginSample,
     Point,
+    ServedCurve,
     ServedEvent,
     ServedHealth,
     ServedJob,
@@ -534,7 +535,9 @@ class BenchOwner:
         """
         return self._keeper.wait(job, timeout_s)
 
-    def report_progress(self, kind: str, stage: str, done: int, total: int, error: str, caller: Caller) -> None:
+    def report_progress(
+        self, kind: str, stage: str, done: int, total: int, error: str, caller: Caller, curve: ServedCurve | None = None
+    ) -> None:
         """Show the progress of a task that an attached program runs, such as a scan; an ``error`` ends the task.
 
         Raises:
@@ -544,7 +547,7 @@ class BenchOwner:
         if job is None or job.is_over or job.number != lease.number:
             job = ServedJob(lease.number, kind, lease.owner, self._wall_s())
         job = job.with_progress(self._wall_s(), stage, done, total)
-        self._client_job = replace(job, is_over=bool(error) or done >= total, error=error)
+        self._client_job = replace(job, is_over=bool(error) or done >= total, error=error, curve=curve)
         self._news.set()
 
     @property
@@ -565,6 +568,10 @@ class BenchOwner:
             LumionError: Planning failed.
         """
         return self._keeper.require_service().setup.plan_change((), requests)
+
+    def plan_difference(self, circuits: Sequence[object]) -> dict[str, Any]:
+        """Plan the change of a job ``apply`` without changing anything. Raises ``ConfigError`` as the job."""
+        return self._keeper.plan_difference(circuits)
 
     def stop_outputs(self, caller: Caller) -> None:
         """Switch all heaters off immediately; needs no lease.

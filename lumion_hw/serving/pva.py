@@ -23,7 +23,7 @@ from lumion_hw.serving.lease import Caller
 from lumion_hw.serving.owner import MAX_PUBLISH_S, BenchOwner
 from lumion_hw.serving.pva_tables import SCALARS, TABLES
 from lumion_hw.serving.reach import LOOPBACK, Networks, may_connect, open_listener, parse_networks
-from lumion_hw.serving.state import AlarmSeverity, Point, ServedState
+from lumion_hw.serving.state import AlarmSeverity, Point, ServedCurve, ServedState
 
 _WORKERS = 32
 """Maximum number of parallel calls."""
@@ -288,13 +288,18 @@ class PvaServer:
             "describe": self._describe,
             "emulated_fault": self._request_emulated_fault,
             "progress": self._report_progress,
+            "plan_difference": lambda _caller, circuits: self._owner.plan_difference(circuits),
+            "job": lambda caller, kind, values: self._owner.wait(self._owner.start_job(kind, values, caller)).result,
         }
         document = handle_request(request, caller, self._owner.calls, self._owner.lease, own)
         return self._p4p.nt.NTScalar("s").wrap(json_text(document, compact=True))
 
-    def _report_progress(self, caller: Caller, kind: str, stage: str, done: int, total: int, error: str) -> None:
+    def _report_progress(
+        self, caller: Caller, kind: str, stage: str, done: int, total: int, error: str, curve: object = None
+    ) -> None:
         kind, stage, error = (str(text)[:_MAX_TEXT] for text in (kind, stage, error))
-        self._owner.report_progress(kind, stage, int(done), int(total), error, caller)
+        checked = None if curve is None else ServedCurve.from_document(curve)
+        self._owner.report_progress(kind, stage, int(done), int(total), error, caller, checked)
 
     def _describe(self, _caller: Caller) -> dict[str, Any]:
         bench = self._owner.bench

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.errors import ConfigError
 from lumion_hw.fabric import FabricStatus, RecoveryStatus
 from lumion_hw.fabric.status import Severity
 from lumion_hw.mesh.layout.topology import State
@@ -18,6 +19,9 @@ MAX_STAGES = 50
 """Number of stages of a job that are kept."""
 MAX_RESIDUALS = 400
 """Number of residuals of a job that are kept."""
+MAX_CURVE_NUMBERS = 2000
+"""Largest number of values in the curve of a scan."""
+_MAX_CURVE_NAME = 120
 
 PointValue = float | int | bool | str | NDArray[np.float64] | None
 """A number, a text, a boolean or a one-dimensional array; ``None`` if the point was never read."""
@@ -156,6 +160,47 @@ class ServedEvent:
 
 
 @dataclass(frozen=True)
+class ServedCurve:
+    """Readings of a running scan over the setting that it changes.
+
+    Attributes:
+        setting: Name of the setting.
+        setting_unit: Unit of the setting.
+        x: Values of the setting.
+        unit: Unit of all readings.
+        readings: Values by name of the reading, one per value of the setting; ``None`` without a number.
+    """
+
+    setting: str
+    setting_unit: str
+    x: tuple[float, ...]
+    unit: str
+    readings: Mapping[str, tuple[float | None, ...]]
+
+    @classmethod
+    def from_document(cls, document: object) -> ServedCurve:
+        """Check a curve that a client has sent. Raises ``ConfigError`` if it is too large or has another form."""
+        try:
+            fields: Mapping[str, Any] = dict(document)  # type: ignore[call-overload] # checked here
+            x = tuple(float(value) for value in fields["x"])
+            readings = {
+                str(name)[:_MAX_CURVE_NAME]: tuple(None if value is None else float(value) for value in values)
+                for name, values in fields["readings"].items()
+            }
+            texts = (str(fields[name])[:_MAX_CURVE_NAME] for name in ("setting", "setting_unit", "unit"))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"this is not the curve of a scan ({error!r})") from error
+        numbers = [value for values in (x, *readings.values()) for value in values]
+        if len(numbers) > MAX_CURVE_NUMBERS or any(len(values) != len(x) for values in readings.values()):
+            raise ConfigError(
+                f"a curve with {len(numbers)} numbers in {len(readings)} readings of {len(x)} points is not shown",
+                hint=f"Send equally many values for each reading, and at most {MAX_CURVE_NUMBERS} numbers.",
+            )
+        setting, setting_unit, unit = texts
+        return cls(setting, setting_unit, x, unit, readings)
+
+
+@dataclass(frozen=True)
 class ServedJob:
     """A task that a client has started, such as a calibration.
 
@@ -168,6 +213,7 @@ class ServedJob:
         stages: Names of the last stages, with their start times in seconds since 1970.
         residual_log: Time in seconds since 1970, name and value of the last residuals, oldest first.
         error: Reason of a failure; empty without one.
+        curve: Readings so far of a scan; ``None`` without them.
     """
 
     number: int
@@ -183,6 +229,7 @@ class ServedJob:
     result: Any = None
     stages: tuple[tuple[str, float], ...] = ()
     residual_log: tuple[tuple[float, str, float], ...] = ()
+    curve: ServedCurve | None = None
 
     def with_progress(self, now_s: float, stage: str, done: int, total: int) -> ServedJob:
         """Return the job with new progress; a new stage begins at ``now_s``, in seconds since 1970."""

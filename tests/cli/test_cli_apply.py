@@ -48,7 +48,8 @@ def test_what_a_dry_run_shows_is_what_is_done_and_a_second_time_nothing(bench: L
     assert planned["dry_run"]
     assert names(bench) == []
     done = json.loads(apply(text, "--json"))
-    assert done == planned | {"dry_run": False}
+    assert list(done["measured"]) == names(bench)
+    assert done | {"measured": {}} == planned | {"dry_run": False}
     assert [circuit["circuit"] for circuit in done["connected"]] == names(bench) == ["sfp-b:sfp-a", "sfp-a:sfp-b"]
     assert apply(text).endswith("nothing to change\n")
     table = apply("circuits: [sfp-b:sfp-a]\n")

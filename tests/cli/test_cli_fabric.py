@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from lumion_hw.bench.bench import load
 from lumion_hw.circuits import BenchLock
 from lumion_hw.cli import main
 from lumion_hw.errors import CircuitError
-from lumion_hw.fabric import FabricManager, FabricState, StandbyStatus, fabric_status
+from lumion_hw.fabric import FabricJournal, FabricManager, FabricState, StandbyStatus, fabric_status
 from lumion_hw.fabric.requests import FabricRequest, RequestBox
 from tests import recorded_calibration
 from tests.cli.test_cli_emulate import served
@@ -224,3 +225,32 @@ def test_a_signal_ends_the_run_after_the_step_that_it_meets(
     state = ["--state", str(tmp_path / "state")]
     assert main(["fabric", "run", str(SMALL), "--for", "1s", *state, *ON_THE_BENCH]) == code
     assert ended == [True]
+
+
+def test_status_gives_the_reason_of_a_cold_spare_and_lists_a_repaired_member(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with FabricJournal(tmp_path, "small") as journal:
+        journal.record("cold spares", FabricState(places={"b": "c"}, cold={"b": "no path from port 6 to port 8"}))
+    assert main(["fabric", "status", str(SMALL), "--state", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert re.search(r"^b +cold spare .* no path from port 6 to port 8$", captured.out, re.MULTILINE)
+    assert re.search(r"^c +job member +a-b +b +", captured.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["status"], 0, "no program has driven this bench with the state in"),
+        (["fail", "b"], 2, "no fabric manager runs with the state in"),
+        (["recover"], 2, "To change the circuits without a manager, give --record"),
+    ],
+)
+def test_a_command_that_finds_no_manager_says_how_to_find_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, says: str
+) -> None:
+    name, *rest = arguments
+    assert main(["fabric", name, str(SMALL), *rest, "--state", str(tmp_path / "other")]) == code
+    printed = capsys.readouterr().err
+    assert says in printed
+    assert "Give the same --endpoints or --state as the fabric manager" in printed

@@ -11,6 +11,7 @@ import pytest
 from lumion_hw.cli import main
 
 SMALL = str(Path(__file__).parents[1] / "data" / "small.yaml")
+MIXED = str(Path(__file__).parents[2] / "examples" / "mixed_bench.yaml")
 h5py = pytest.importorskip("h5py", reason="h5py, of the extra hdf5, is not there")
 
 
@@ -23,6 +24,16 @@ def test_a_log_is_one_file_with_all_rows(tmp_path: Path, capsys: pytest.CaptureF
     assert [path.name for path in tmp_path.iterdir()] == ["r.h5"]
     with h5py.File(out) as file:
         assert file["entry/data/meter0_power_1"].shape == (40,)
+
+
+@pytest.mark.parametrize(("channels", "is_dark"), [("zr-a.prefec_ber,zr-a.temperature_c", True), ("zr-a.temp*", False)])
+def test_the_end_of_a_log_names_the_channels_without_signal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], channels: str, is_dark: bool
+) -> None:
+    out = str(tmp_path / "r.h5")
+    assert main(["log", MIXED, "--emulate", "-c", channels, "--rate", "2", "--for", "1s", "--out", out]) == 0
+    text = "1 of 2 channels had no signal in any row, so the file contains NaN for them: zr-a.prefec_ber (NO_SIGNAL)."
+    assert (text in capsys.readouterr().err) == is_dark
 
 
 def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,7 +51,10 @@ def test_cells_without_light_from_the_wired_inputs_are_marked_and_named(
     bench.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
     assert main(["mesh", "show", "--mesh", str(bench), "-o", str(picture), "--force"]) == 0
     assert "no light" in picture.read_text(encoding="utf-8")
-    assert "gets no light from your inputs: add an input at port" in capsys.readouterr().err
+    warning = "gets no light from your inputs: add an input at port"
+    assert warning in capsys.readouterr().err
+    assert main(["bench", "check", str(bench)]) == 0
+    assert warning in capsys.readouterr().err
 
 
 def test_a_mesh_shown_as_json_is_read_back_by_the_other_commands(
@@ -119,8 +122,8 @@ def test_a_pair_is_matched_in_length_and_certified(capsys: pytest.CaptureFixture
     assert first["hops"] == second["hops"] == 15
 
 
-def test_what_cannot_be_routed_is_one_paragraph_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["mesh", "route", "--connect", "0:20", "--max-hops", "14"]) == 1
+def test_what_cannot_be_routed_is_one_paragraph_and_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mesh", "route", "--connect", "0:20", "--max-hops", "14"]) == 3
     out, err = capsys.readouterr()
     assert out == ""
     assert "no path from port 0 to port 20 within 14 hops (proven)" in err

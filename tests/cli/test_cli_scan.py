@@ -94,3 +94,11 @@ def test_a_setting_that_is_given_twice_and_a_file_that_is_there_are_refused(
     assert "exists" in capsys.readouterr().err
     assert main(command("--set", f"{POL}=0", "-o", str(tmp_path / "t.h5"), "--resume")) == 2
     assert "cannot read the log" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+def test_a_laser_that_is_off_during_its_sweep_is_named(capsys: pytest.CaptureFixture[str], is_on: bool) -> None:
+    sweep = ["--set", "tls-a.wavelength_nm=1530:1565:4", *(["--set", "tls-a.enabled=on"] if is_on else [])]
+    assert main(["scan", "laser-bench", "--emulate", *sweep, "--read", "mesh0.monitor.15", "--dry-run"]) == 0
+    warning = "tls-a is off, so it sends no light during the scan; --set tls-a.enabled=on switches it on."
+    assert (warning in capsys.readouterr().err) is not is_on

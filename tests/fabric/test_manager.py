@@ -309,6 +309,25 @@ def test_who_has_failed_cannot_fail_again_and_what_is_repaired_serves_again(mana
     assert standing(manager) == A_TO_C
 
 
+def test_a_server_whose_module_is_still_dead_is_not_repaired(manager: FabricManager, tmp_path: Path) -> None:
+    manager.mark_failed("c")
+    manager.bench.emulated.faults.kill_modules(["sfp-c"])
+    with pytest.raises(LinkError, match="c stays out of service, because sfp-c does not answer"):
+        manager.mark_repaired("c")
+    assert "c" in read_fabric(tmp_path)[0].failed
+
+
+def test_the_journal_keeps_why_a_spare_is_cold_as_long_as_it_is_cold(manager: FabricManager, tmp_path: Path) -> None:
+    port = next(path.port for path in manager.bench.wiring.inputs if path.transponder == "sfp-c")
+    manager.service.disconnect(["sfp-c:sfp-c"])
+    manager.bench.emulated.faults.drift_power(port, lambda s: -60.0)
+    manager.refresh()
+    assert "sfp-c to sfp-c: received" in read_fabric(tmp_path)[0].cold["c"]
+    manager.bench.emulated.faults.drift_power(port, lambda s: 0.0)
+    manager.refresh()
+    assert read_fabric(tmp_path)[0].cold == {}
+
+
 def test_a_circuit_that_cannot_be_proven_by_photodiodes_is_rolled_back(manager: FabricManager) -> None:
     before_ma = manager.bench.mesh.confirmed_currents_ma()
     (plan,) = manager.standby.plans["b"]

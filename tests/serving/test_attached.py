@@ -14,6 +14,8 @@ from lumion_hw.serving.readings import STALE_S
 from tests.serving.serving_bench import SMALL, serving
 from tests.waiting import until
 
+CURVE = {"setting": "s", "setting_unit": "", "x": [0.0, 1.0], "unit": "W", "readings": {"a": [2.0, None]}}
+
 
 def script(bench: Bench) -> dict[str, object]:
     """A lab script that uses only the interface of a bench."""
@@ -76,6 +78,15 @@ def test_the_server_shows_the_progress_of_a_scan_that_an_attached_program_runs(s
         until(lambda: owner.state.job is not None and owner.state.job.is_over, 30.0)
         job = owner.state.job
         assert (job.kind, job.stage, job.done, job.total, job.error) == ("scan", "mesh0.heater_ma.3", 5, 5, "")
+        assert job.curve is not None
+        assert (job.curve.setting, job.curve.x) == ("mesh0.heater_ma.3", (0.0, 0.25, 0.5, 0.75, 1.0))
+        assert list(job.curve.readings) == ["meter0.power.1"]
+        assert None not in job.curve.readings["meter0.power.1"]
+        for curve in ({"x": [1.0]}, [1.0], CURVE | {"x": [0.0] * 3000}, CURVE | {"readings": {"a": [0.0]}}):
+            bench.report_progress("scan", "mesh0.heater_ma.3", 1, 5, "", curve)  # wrong, so it is not shown
+        assert owner.state.job == job
+        bench.report_progress("scan", "mesh0.heater_ma.3", 1, 5, "", CURVE)
+        until(lambda: owner.state.job.curve.readings == {"a": (2.0, None)}, 30.0)
         assert job.by == owner.state.lease.owner
         monkeypatch.setattr(scanning, "_SYNC_S", 0.0)  # reports every point, and ends with the first
         with pytest.raises(ZeroDivisionError):

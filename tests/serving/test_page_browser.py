@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from lumion_hw.fabric import FabricAlarm, JobStatus, UnitStatus
 from lumion_hw.serving.lease import Caller
 from lumion_hw.serving.page.server import PageServer
-from lumion_hw.serving.state import AlarmSeverity, Point, ServedEvent, ServedMesh
+from lumion_hw.serving.state import AlarmSeverity, Point, ServedCurve, ServedEvent, ServedJob, ServedMesh
 from tests.serving.chromium import browser, complaints, require_chromium
 from tests.serving.page_states import HOSTILE, NOW_S, StagedOwner, a_fabric, a_state
 from tests.serving.serving_bench import Served, serving
@@ -405,6 +405,22 @@ def test_a_calibration_shows_its_stages_and_residuals_while_it_runs(staged) -> N
     assert staged.text("#job .stages .now").strip("▶ ") == "global fit"
     label = "return document.querySelector('#job .spark').parentElement.getAttribute('aria-label')"
     assert staged.driver.execute_script(label) == "3 values from 4 to 1.5"
+
+
+def test_a_scan_shows_its_curve_while_it_runs(staged) -> None:
+    readings = {"meter0.power.1": (1e-3, 1e-6, None, None), "meter0.power.2": (None,) * 4}
+    curve = ServedCurve("mesh0.heater_ma.3", "mA", (0.0, 0.5, 1.0, 1.5), "W", readings)
+    job = ServedJob(3, "scan", "ada", NOW_S, "mesh0.heater_ma.3", 2, 4, curve=curve)
+    staged.owner.publish(job=job)
+    staged.driver.get(staged.server.address)
+    until(lambda: staged.text("#job-progress") == "mesh0.heater_ma.3: 2 of 4", 60.0)
+    label = "return document.querySelector('#job-curve svg').getAttribute('aria-label')"
+    expected = "meter0.power.1, meter0.power.2 over mesh0.heater_ma.3: 2 of 4 points, -30 to 0 dBm"
+    until(lambda: staged.driver.execute_script(label) == expected, 30.0)
+    grown = replace(curve, readings={"meter0.power.1": (1e-3, 1e-6, 1e-5, None)})
+    staged.owner.publish(job=replace(job, done=3, curve=grown))
+    until(lambda: "3 of 4 points" in staged.driver.execute_script(label), 30.0)
+    assert complaints(staged.driver) == []
 
 
 def test_more_pages_than_a_browser_has_connections_all_show_the_bench(staged) -> None:

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from lumion_hw.bench.file.checks import cross_check, path_text
 from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel
 from lumion_hw.bench.file.emulation import EmulationModel
-from lumion_hw.bench.file.fields import Flag, ModuleName, Name, Number, StrictModel, Version, WholeNumber
+from lumion_hw.bench.file.fields import Flag, ModuleName, Name, Number, StrictModel, Version, WholeNumber, describe
 from lumion_hw.bench.file.known_kinds import KindRegistry, UnusableKindError, kind_named, kind_names
 from lumion_hw.bench.file.layout import default_heater_channels, layout_fields, topology_of
 from lumion_hw.errors import ConfigError
@@ -48,6 +48,19 @@ Device = Annotated[SerializeAsAny[DeviceModel], BeforeValidator(_validate_device
 """A device of any kind; the key ``kind`` selects its model."""
 
 
+def _validate_channel_pair(pair: object) -> object:
+    if isinstance(pair, list | tuple) and len(pair) == 2:
+        return pair
+    raise ValueError(
+        "expected two entries for each PUC, [upper, lower]: the drive channel of each heater, such as [26, 27], or "
+        f"null for an arm without a heater, such as [null, 27]; found {describe(pair)}"
+    )
+
+
+ChannelPair = Annotated[tuple[WholeNumber | None, WholeNumber | None], BeforeValidator(_validate_channel_pair)]
+"""Drive channels of the heaters of a PUC, upper arm first; ``None`` for an arm without a heater."""
+
+
 class TypicalMeshModel(StrictModel):
     """Typical values of a mesh, used before a measurement (Sánchez-Jácome 2025)."""
 
@@ -79,7 +92,7 @@ class MeshSection(MeshLayoutKeys):
     controller: Name = Field(
         description="Device that drives the heaters and reads the monitors, or sets the states of the PUCs."
     )
-    heater_channels: dict[WholeNumber, tuple[WholeNumber | None, WholeNumber | None]] = Field(
+    heater_channels: dict[WholeNumber, ChannelPair] = Field(
         default_factory=dict,
         description="Drive channels by PUC: [upper, lower]; null for an arm without a heater. Default: all heaters in "
         "order from channel 0.",

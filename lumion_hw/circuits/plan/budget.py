@@ -98,6 +98,7 @@ class LinkBudget:
         max_pdl_db: Largest loss between polarizations that the receiver accepts; ``None`` without a limit.
         max_dgd_ps: Largest delay that the receiver accepts; ``None`` without a limit.
         crosstalk_db: Light of all other circuits at this circuit's end, relative to its own.
+        crosstalk_source: Transmitting module of most of this light; empty without such light.
         leakage: Light of this circuit at every other receiver.
         heater_mw: Heat of the heaters of the circuit's PUCs.
         lanes: Power of each lane, if several share the fibre; all other powers are then totals of the lanes.
@@ -124,6 +125,7 @@ class LinkBudget:
     leakage: tuple[Leakage, ...]
     heater_mw: float
     lanes: tuple[LaneBudget, ...] = ()
+    crosstalk_source: str = ""
 
     @property
     def margin_db(self) -> float:
@@ -210,7 +212,7 @@ def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterat
         if maximum is not None and value > maximum:
             yield BudgetViolation(quantity, value, maximum, unit, True, field, shorter)
     if budget.crosstalk_db > crosstalk_db:
-        quantity = "light of other circuits at its end"
+        quantity = f"light of other circuits at its end, most of it from {budget.crosstalk_source},"
         yield BudgetViolation(quantity, budget.crosstalk_db, crosstalk_db, "dB", True, is_from_other_circuits=True)
     if budget.received_dbm < low:
         quantity = f"received power (sensitivity{margin})"

@@ -97,6 +97,7 @@ class CircuitDifference:
                 {
                     "circuit": refusal.request.name,
                     "reason": refusal.reason,
+                    "message": str(refusal),
                     "nearest": None if refusal.alternative is None else describe_request(refusal.alternative),
                 }
                 for refusal in self.refusals

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.file.module_optics import ModuleFormat, ModuleOptics
-from lumion_hw.circuits.plan.planned import Strategy
+from lumion_hw.circuits.plan.planned import PlannedCircuit, Strategy
 from lumion_hw.circuits.plan.request import CircuitRequest
-from lumion_hw.errors import CircuitError, name_hint
+from lumion_hw.errors import CircuitError, NoPathError, name_hint
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology
 
@@ -206,6 +206,27 @@ def pairings(ends: tuple[CircuitEnds, ...]) -> Iterator[tuple[CircuitEnds, ...]]
     for index, circuit in enumerate(ends):
         if len(circuit.exits) == 2:
             yield (*ends[:index], replace(circuit, exits=circuit.exits[::-1]), *ends[index + 1 :])
+
+
+def check_modules(ends: Sequence[CircuitEnds], active: Sequence[PlannedCircuit]) -> None:
+    """Check that no two circuits use one transmitter or one receiver.
+
+    Raises:
+        NoPathError: Two new circuits, or a new and an active one, use the same transmitter or receiver.
+    """
+    for role, hint in (("transmitter", "sends to one receiver"), ("receiver", "receives from one transmitter")):
+        users: dict[str, str] = {}
+        for name, request in (
+            *((f"the active circuit {circuit.request}", circuit.request) for circuit in active),
+            *((f"circuit {end.request}", end.request) for end in ends),
+        ):
+            module = request.source if role == "transmitter" else request.target
+            if module in users:
+                raise NoPathError(
+                    f"{users[module]} and {name} need the same {role}, {module}",
+                    hint=f"A module {hint} at a time: leave out or disconnect one of the circuits.",
+                )
+            users[module] = name
 
 
 def _not_wired(model: BenchModel, wiring: Wiring, request: CircuitRequest, name: str) -> CircuitError:

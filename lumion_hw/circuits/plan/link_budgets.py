@@ -67,12 +67,12 @@ class LinkBudgetSolver:
         # its light.
         senders = {circuit.ends.request.source for circuit in routed}
         self._unrouted = [
-            (circuit.ends.receiver, wiring.inputs_of(circuit.ends.request.target))
+            (circuit.ends.request.target, circuit.ends.receiver, wiring.inputs_of(circuit.ends.request.target))
             for circuit in routed
             if circuit.ends.strategy == "dual" and circuit.ends.request.target not in senders
         ]
         sources = {port: circuit.ends.sender.emits_nm for circuit in routed for port, _ in circuit.ends.pairs}
-        sources |= {entry.port: optics.emits_nm for optics, entries in self._unrouted for entry in entries}
+        sources |= {entry.port: optics.emits_nm for _, optics, entries in self._unrouted for entry in entries}
         self._fields: Mapping[int, NDArray[np.complex128]] = planning.fields(currents_ma, sources)
         # A power of zero has no decibels.
         self._power = {port: np.maximum(np.abs(field) ** 2, _DARKEST) for port, field in self._fields.items()}
@@ -89,7 +89,7 @@ class LinkBudgetSolver:
         self._leaked_mw = np.array(
             [self._fibre_power_mw(circuit.ends.sender, circuit.ends.entries) for circuit in routed]
         )
-        self._unrouted_mw = [self._fibre_power_mw(optics, entries) for optics, entries in self._unrouted]
+        self._unrouted_mw = [self._fibre_power_mw(optics, entries) for _, optics, entries in self._unrouted]
 
     def _powers_of_lanes(self, currents_ma: Real) -> dict[int, Real]:
         """Return the output power of each lane of multiplexed modules by port, each of shape (n_lanes, n_ports)."""
@@ -145,7 +145,7 @@ class LinkBudgetSolver:
         mean_fixed_db = sum(arm.fixed_loss_db for arm in arms) / len(arms)
         total_db = _total_loss_db(ends, ends_db)
         received_dbm = ends.sender.launch_dbm - total_db
-        crosstalk_db = self._crosstalk_db(index)
+        crosstalk_db, crosstalk_source = self._crosstalk(index)
         delay_ps = self._planning.calibrated.chip.delay_s * 1e12
         hops = [arm.path.hops for arm in arms]
         return LinkBudget(
@@ -173,6 +173,7 @@ class LinkBudgetSolver:
             leakage=self._leakage(index),
             heater_mw=sum(float(self._heat_mw[2 * p] + self._heat_mw[2 * p + 1]) for a in arms for p in a.path.pucs),
             lanes=tuple(self._lane_budgets(ends, arms, mean_fixed_db - gain_db)),
+            crosstalk_source=crosstalk_source,
         )
 
     def _lane_budgets(self, ends: CircuitEnds, arms: tuple[CircuitArm, ...], outside_db: float) -> Iterator[LaneBudget]:
@@ -223,22 +224,26 @@ class LinkBudgetSolver:
     def _receiver_columns(self, index: int) -> list[int]:
         return [self._column[port] for _, port in self._routed[index].ends.pairs]
 
-    def _crosstalk_db(self, index: int) -> float:
+    def _crosstalk(self, index: int) -> tuple[float, str]:
+        """Return the light of other circuits at the end of a circuit in dB, and the module that sends most of it."""
         own_nm = self._routed[index].ends.sender.wavelengths_nm
         interferers = [
-            (circuit.ends.sender, leaked_mw) for circuit, leaked_mw in zip(self._routed, self._leaked_mw, strict=True)
+            (circuit.ends.request.source, circuit.ends.sender, leaked_mw)
+            for circuit, leaked_mw in zip(self._routed, self._leaked_mw, strict=True)
         ]
         del interferers[index]
         interferers += [
-            (optics, leaked_mw) for (optics, _), leaked_mw in zip(self._unrouted, self._unrouted_mw, strict=True)
+            (name, optics, leaked_mw)
+            for (name, optics, _), leaked_mw in zip(self._unrouted, self._unrouted_mw, strict=True)
         ]
         columns = self._receiver_columns(index)
-        in_band = [
-            leaked_mw[columns]
-            for sender, leaked_mw in interferers
+        in_band_mw = {
+            name: float(leaked_mw[columns].sum())
+            for name, sender, leaked_mw in interferers
             if any(abs(other_nm - nm) <= _IN_BAND_NM for other_nm in sender.wavelengths_nm for nm in own_nm)
-        ]
-        return _db(float(np.sum(in_band) / self._leaked_mw[index, columns].sum()))
+        }
+        crosstalk_db = _db(sum(in_band_mw.values()) / float(self._leaked_mw[index, columns].sum()))
+        return crosstalk_db, max(in_band_mw, key=in_band_mw.__getitem__, default="")
 
     def _leakage(self, index: int) -> tuple[Leakage, ...]:
         own = {port for _, port in self._routed[index].ends.pairs}

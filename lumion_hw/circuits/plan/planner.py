@@ -11,7 +11,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.fibre_devices import wiring_with_device_losses
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.circuits.plan.budget import MAX_IDLE_LIGHT_DB, MAX_IMBALANCE_DB, BudgetViolation, violations
-from lumion_hw.circuits.plan.ends import CircuitEnds, circuit_ends, pairings
+from lumion_hw.circuits.plan.ends import CircuitEnds, check_modules, circuit_ends, pairings
 from lumion_hw.circuits.plan.link_budgets import RoutedCircuit, with_budgets
 from lumion_hw.circuits.plan.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit, Strategy
 from lumion_hw.circuits.plan.planning_mesh import PlanningMesh, Real, planning_mesh
@@ -123,17 +123,13 @@ class _Planner:
         self._model, self._mesh, self._planning = model, mesh, planning
         self._wiring = wiring
         self._ends = tuple(circuit_ends(model, self._wiring, mesh, request) for request in requests)
+        check_modules(self._ends, active)
         self._active = tuple(self._reroute(circuit) for circuit in active)
-        active_paths = [path for circuit in active for path in circuit.paths]
-        trimmed = [arm.trim.puc for circuit in active for arm in circuit.arms if arm.trim is not None]
-        exclusive_paths = [path for circuit in active if circuit.request.exclusive for path in circuit.paths]
         # Only the first pairing's refusal is reported, so the others need no explanation.
         unexplained = replace(effort, explain_s=0.0)
         self._effort = effort
         self._finders = [
-            RouteFinder(
-                mesh, planning, ends, fixed, active_paths, exclusive_paths, trimmed, unexplained if number else effort
-            )
+            RouteFinder(mesh, planning, ends, fixed, active, unexplained if number else effort)
             for number, ends in enumerate(pairings(self._ends))
         ]
         self._total_mw = float(getattr(model.devices[model.mesh_section.controller], "total_power_mw", float("inf")))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
 from lumion_hw.circuits.plan.ends import CircuitEnds
+from lumion_hw.circuits.plan.planned import PlannedCircuit
 from lumion_hw.circuits.plan.planning_mesh import PlanningMesh
+from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.errors import NoPathError, RoutingError, UndecidedError
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.routing import Path, RouteRequest, Routing, route
@@ -52,9 +54,7 @@ class RouteFinder:
     Args:
         ends: Ends of each new circuit.
         fixed: PUC states that must stay.
-        active: Paths of active circuits.
-        exclusive: Active circuits whose PUCs no other circuit may use.
-        trimmed: PUCs that couple only part of the light, by the path that uses them.
+        active: Active circuits; they keep their paths.
         effort: Time limits of the search.
     """
 
@@ -64,14 +64,13 @@ class RouteFinder:
         planning: PlanningMesh,
         ends: Sequence[CircuitEnds],
         fixed: Mapping[int, State],
-        active: Sequence[Path],
-        exclusive: Sequence[Path],
-        trimmed: Collection[int],
+        active: Sequence[PlannedCircuit],
         effort: PlanningEffort,
     ) -> None:
         self._mesh, self._planning, self.ends = mesh, planning, ends
-        self._fixed, self._active = fixed, tuple(active)
-        self._reserved = frozenset(trimmed) | {puc for path in exclusive for puc in path.pucs}
+        self._fixed, self._active_circuits = fixed, active
+        self._active = tuple(path for circuit in active for path in circuit.paths)
+        self._reserved = frozenset[int]().union(*(puc_group for _, puc_group in self._active_reservations(False)))
         self._effort = effort
 
     def find(self, hop_limits: HopLimits, avoided: Collection[int] = ()) -> tuple[list[tuple[Path, ...]], Routing]:
@@ -112,7 +111,7 @@ class RouteFinder:
             own = {index: tuple(islice(paths, len(self.ends[index].pairs))) for index in group}
             paths_of |= own
             # The price of reserved PUCs only discourages: without an alternative, a route uses them all the same.
-            self._check_exclusive(paths_of, reserved, own)
+            self._check_exclusive(paths_of, own)
             reserved |= {
                 puc for i, paths in own.items() if self.ends[i].request.exclusive for path in paths for puc in path.pucs
             }
@@ -198,31 +197,36 @@ class RouteFinder:
             parts = [options[i][option] for i, option in enumerate(choice)]
             yield {arm: hops for _, _, lengths in parts for arm, hops in lengths.items()}
 
-    def _check_exclusive(
-        self,
-        paths_of: Mapping[int, tuple[Path, ...]],
-        reserved: Collection[int],
-        own: Mapping[int, tuple[Path, ...]],
-    ) -> None:
+    def _check_exclusive(self, paths_of: Mapping[int, tuple[Path, ...]], own: Mapping[int, tuple[Path, ...]]) -> None:
         for index, paths in own.items():
-            pucs = {puc for path in paths for puc in path.pucs}
-            foreign = {
-                puc
-                for other, other_paths in paths_of.items()
-                if other != index and self.ends[index].request.exclusive | self.ends[other].request.exclusive
-                for path in other_paths
-                for puc in path.pucs
-            }
-            if self.ends[index].request.exclusive:
-                foreign |= {puc for path in self._active for puc in path.pucs}
-            shared = sorted(pucs & (foreign | set(reserved)))
+            request = self.ends[index].request
+            reservations = [
+                *self._active_reservations(request.exclusive),
+                *(
+                    (_circuit_text(other.request), _pucs(paths_of[number]))
+                    for number, other in enumerate(self.ends)
+                    if number in paths_of and number != index and request.exclusive | other.request.exclusive
+                ),
+            ]
+            shared = [(text, sorted(_pucs(paths) & pucs)) for text, pucs in reservations if _pucs(paths) & pucs]
             if shared:
+                circuits = " and ".join(
+                    f"PUC{'s' if len(pucs) > 1 else ''} {', '.join(map(str, pucs))} with {text}"
+                    for text, pucs in shared
+                )
                 raise NoPathError(
-                    f"circuit {self.ends[index].request} would share PUCs {shared} with a circuit that is exclusive "
-                    "or attenuates light there",
+                    f"{_circuit_text(request)} would share {circuits}",
                     ports=tuple(port for pair in self.ends[index].pairs for port in pair),
                     hint="Plan the circuits together, without exclusive, or between other ports.",
                 )
+
+    def _active_reservations(self, is_exclusive: bool) -> Iterator[tuple[str, frozenset[int]]]:
+        """Yield each active circuit as text, and its PUCs that a new circuit, exclusive or not, may not use."""
+        for circuit in self._active_circuits:
+            if is_exclusive or circuit.request.exclusive:
+                yield f"the active {_circuit_text(circuit.request)}", _pucs(circuit.paths)
+            elif trimmed := frozenset(arm.trim.puc for arm in circuit.arms if arm.trim is not None):
+                yield f"the active circuit {circuit.request}, which attenuates its light there", trimmed
 
     def _joint_routing(
         self, candidate_paths: Sequence[tuple[Path, ...]], routings: Sequence[Routing], *, priced: bool
@@ -241,3 +245,11 @@ class RouteFinder:
         )
         bound = min(cost, minimum + sum(path.loss_db for path in self._active))
         return replace(last, paths=paths, active=self._active, moved=(), cost=cost, bound=bound)
+
+
+def _pucs(paths: Iterable[Path]) -> frozenset[int]:
+    return frozenset(puc for path in paths for puc in path.pucs)
+
+
+def _circuit_text(request: CircuitRequest) -> str:
+    return f"exclusive circuit {request}" if request.exclusive else f"circuit {request}"

@@ -11,6 +11,9 @@ from lumion_hw.errors import ConfigError
 if TYPE_CHECKING:
     from lumion_hw.bench.file.model import BenchModel
 
+_MAX_UNSEEN = 4
+"""Largest number of PUCs without light that are listed one by one."""
+
 
 def bench_notes(model: BenchModel) -> list[str]:
     """Return warnings about heaters and sources that a calibration cannot use fully."""
@@ -21,6 +24,31 @@ def print_bench_notes(model: BenchModel) -> None:
     """Print these warnings before a calibration or its plan."""
     for warning in bench_notes(model):
         note(f"lumion-calibrate: {warning}")
+
+
+def unseen_pucs(model: BenchModel) -> dict[int, str]:
+    """Return the PUCs whose light reaches no monitor or meter, each with a sentence without a full stop."""
+    from calibration.diagnose.element_faults import describe_unseen_puc
+    from calibration.model.illuminated_part import illuminated_part
+
+    if model.mesh is None:
+        return {}
+    topology, wiring = model.topology(), model.to_wiring()
+    sources = tuple(path.port for path in wiring.inputs)
+    monitors = model.monitors() or tuple(path.port for path in wiring.outputs if path.meter)
+    if not sources or not monitors:
+        return {}
+    unseen = (~illuminated_part(topology, sources, monitors).pucs).nonzero()[0].tolist()
+    return {puc: describe_unseen_puc(topology, puc, sources, monitors) for puc in unseen}
+
+
+def unseen_notes(model: BenchModel, file: str) -> list[str]:
+    """Return warnings about PUCs whose light reaches no monitor or meter; the last one counts those left out."""
+    texts = [f"{text}." for text in unseen_pucs(model).values()]
+    if len(texts) <= _MAX_UNSEEN:
+        return texts
+    more = f"{len(texts) - _MAX_UNSEEN} more PUCs are not measured either; `lumion mesh show {file}` marks all of them."
+    return [*texts[:_MAX_UNSEEN], more]
 
 
 def _heater_notes(model: BenchModel) -> list[str]:

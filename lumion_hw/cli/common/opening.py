@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +14,8 @@ from lumion_hw.errors import ConfigError, name_hint
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
+    from lumion_hw.bench.file.model import BenchModel
+    from lumion_hw.remote.client import PvaConnection
 
 RECORD_HELP = "Calibration record.  [default: the record of the connected circuits]"
 STATE_HELP = "Directory that holds the bench state (which circuits are connected).  [default: one per user]"
@@ -36,6 +39,31 @@ def bench_options(function: Any) -> Any:
     ):
         function = option(function)
     return function
+
+
+served_option = click.option(
+    "--served", metavar="ADDRESS", help="Address of the bench if it is served, printed by `lumion serve --pva`."
+)
+"""The option ``--served`` of commands that use a served bench."""
+
+
+@contextlib.contextmanager
+def served_connection(address: str, model: BenchModel, take_over: str | None = None) -> Iterator[PvaConnection]:
+    """Connect to a served bench, without its devices (which may be silent). Raises ``ConfigError`` for another bench.
+
+    Args:
+        address: Address that `lumion serve --pva` has printed.
+        model: The bench file that the user gave.
+        take_over: Name of the lease holder from which the lease may be taken.
+    """
+    from lumion_hw.remote.client import PvaConnection
+
+    with contextlib.closing(PvaConnection(address, take_over=take_over)) as connection:
+        if connection.bench != model.name:
+            raise ConfigError(
+                f"{address} serves bench {connection.bench}, not {model.name}", hint="Give its bench file."
+            )
+        yield connection
 
 
 def channels_option(verb: str) -> Callable[[_Command], _Command]:

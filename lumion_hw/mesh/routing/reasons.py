@@ -29,7 +29,8 @@ def no_path_error(request: RoutingProblem, index: int) -> NoPathError:
     source, target = request.pairs[index]
     cut = find_cut(for_circuits(request, [index]))
     blocked = f" with {len(request.blocked)} blocked PUC states" if request.blocked else ""
-    blocked += f" and {len(request.staying)} active circuits" if request.staying else ""
+    n_active = len(request.staying)
+    blocked += f" and {n_active} active circuit{'s' if n_active > 1 else ''}" if n_active else ""
     where = f": {cut}" if cut else ""
     nearest = _nearest(for_circuits(request, [index]))
     if nearest:
@@ -40,7 +41,7 @@ def no_path_error(request: RoutingProblem, index: int) -> NoPathError:
         cut=cut.joints if cut else (),
         hint="Free a blocked PUC, raise the limit or use another port."
         if not request.staying
-        else "Set move_price to allow active circuits to move, or use another port.",
+        else "Remove an active circuit, use another port, or allow active circuits to move (`move_price` in Python).",
     )
 
 

@@ -132,6 +132,7 @@ _SCHEMAS: dict[str, Any] = {
             "type": "array",
             "items": _object(circuit=_TEXT, reason=_TEXT, nearest={"type": ["string", "null"]}),
         },
+        measured={"type": "object", "additionalProperties": {"type": "object"}},
         dry_run={"type": "boolean"},
     ),
     "Error": _object(error=_TEXT, message=_TEXT),

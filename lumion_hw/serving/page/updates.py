@@ -273,6 +273,7 @@ def _job_document(state: ServedState) -> dict[str, Any] | None:
         "is_over": job.is_over,
         "error": job.error,
         "result": _json_value(job.result),
+        "curve": _json_value(None if job.curve is None else vars(job.curve)),
     }
 
 

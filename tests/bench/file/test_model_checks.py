@@ -156,6 +156,14 @@ CONTRADICTIONS = [
         "from 0 to 71, found 72",
         "",
     ),
+    (
+        "mesh0\nw",
+        "mesh0\n  heater_channels: {3: [null]}\nw",
+        "mesh.heater_channels[3]",
+        "expected two entries for each PUC, [upper, lower]: the drive channel of each heater, such as [26, 27], or "
+        "null for an arm without a heater, such as [null, 27]; found a list of 1",
+        "",
+    ),
     ("mesh0\nw", "mesh0\n  heater_channels: {3: [-1, 7]}\nw", "mesh.heater_channels[3][0]", "from 0, found -1", ""),
     # layout
     (

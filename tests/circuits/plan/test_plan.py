@@ -166,8 +166,14 @@ def test_a_module_without_a_fibre_is_named(tmp_path: Path) -> None:
 
 
 def test_a_receiver_takes_one_circuit(setup: PathSetup) -> None:
-    with pytest.raises(NoPathError, match="port 8 is requested twice"):
+    with pytest.raises(NoPathError, match="sfp-a to sfp-b and circuit sfp-c to sfp-b need the same receiver, sfp-b"):
         setup.plan([CircuitRequest("sfp-a", "sfp-b"), CircuitRequest("sfp-c", "sfp-b")])
+
+
+def test_a_module_of_an_active_circuit_sends_no_second_one(setup: PathSetup) -> None:
+    active = setup.plan([CircuitRequest("sfp-a", "sfp-b")]).circuits
+    with pytest.raises(NoPathError, match="the active circuit sfp-a to sfp-b and circuit sfp-a to sfp-c need the same"):
+        plan_circuits(setup.bench, setup.record, [CircuitRequest("sfp-a", "sfp-c")], active=active)
 
 
 def test_the_record_of_another_controller_is_refused(bench: Bench) -> None:

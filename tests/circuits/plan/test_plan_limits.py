@@ -1,5 +1,6 @@
 """Limits and margins of budgets, refusals and feasible alternatives, priority, exclusive and active circuits."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from lumion_hw import Bench
 from lumion_hw.bench import BenchModel
 from lumion_hw.circuits import BudgetError, CircuitPlan, CircuitRequest, budget_lines, explain, plan_circuits
+from lumion_hw.circuits.plan.budget import violations
 from lumion_hw.errors import LimitError, NoPathError
 from lumion_hw.mesh.record.calibration_record import Conditions, CouplerEntry, CovarianceEntry, Dispersion
 from tests.circuits.known_mesh import SMALL
@@ -114,10 +116,27 @@ def test_nobody_shares_a_puc_with_an_exclusive_circuit(bench: BenchModel) -> Non
     try:
         plan = plan_circuits(bench, record_of(), requests)
     except NoPathError as error:
-        assert "would share PUCs" in str(error)  # noqa: PT017 - either is right, sharing is not
+        # Either is right, sharing is not. The refusal names the circuits in the way.
+        assert re.search(r"exclusive .*share PUC \d+ with circuit sfp-\w to sfp-\w", str(error))  # noqa: PT017
     else:
         mine = set(plan.circuits[0].path.pucs)
         assert not any(mine & set(other.path.pucs) for other in plan.circuits[1:])
+
+
+def test_an_active_circuit_in_the_way_of_an_exclusive_one_is_named(bench: BenchModel) -> None:
+    together = plan_circuits(bench, record_of(), [B_C, C_A]).circuits
+    with pytest.raises(
+        NoPathError, match=r"exclusive circuit sfp-a to sfp-b would share .* with the active circuit sfp"
+    ):
+        plan_circuits(bench, record_of(), [replace(A_B, exclusive=True)], active=together)
+
+
+def test_light_at_the_end_of_an_exclusive_circuit_is_traced_to_its_module(bench: BenchModel) -> None:
+    coupler = CouplerEntry(0.02, 0.01)  # some percent of the amplitude go astray
+    record = replace(record_of(), pucs=tuple(replace(puc, coupler=coupler) for puc in record_of().pucs))
+    budget = plan_circuits(bench, record, [A_B, C_A]).circuits[0].budget
+    (violation,) = violations(replace(A_B, exclusive=True), budget, hops=3)
+    assert str(violation).startswith("light of other circuits at its end, most of it from sfp-c, is -")
 
 
 def test_standing_circuits_keep_their_ways_and_count_what_leaks_into_them(bench: BenchModel) -> None:

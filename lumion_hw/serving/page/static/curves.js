@@ -179,7 +179,8 @@ export class Curves {
 const lesser = (one, other) => (other === undefined || one < other ? one : other);
 const greater = (one, other) => (other === undefined || one > other ? one : other);
 
-function scale(least, most) {
+/** Return the lowest and highest tick of an axis, and the step between ticks. */
+export function scale(least, most) {
   const middle = (least + most) / 2, span = Math.max(most - least, Math.abs(middle) * 1e-4, 1e-9);
   const rough = span / 3, size = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * size).find((each) => each >= rough);
@@ -188,7 +189,7 @@ function scale(least, most) {
   return [bottom, top, step];
 }
 
-function tickText(value, step) {
+export function tickText(value, step) {
   const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(step) + 1e-9)));
   return Math.abs(value) >= 1e5 || (value !== 0 && digits > 5) ? value.toExponential(1) : value.toFixed(digits);
 }

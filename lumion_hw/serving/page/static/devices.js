@@ -174,8 +174,10 @@ function buildPage(name) {
   const groups = Map.groupBy(readings, (point) => known.pointKinds.get(point)?.[0] ?? "");
   const panels = [...groups].map(([unit, members]) => panel(name, unit, members));
   const parts = [status];
-  if (panels.length) parts.push(rangeButtons(), parent("div", "panels", ...panels.map((each) => each.node)));
-  if (settings.length) parts.push(element("h3", "", "Settings"), settingsTable(name, settings));
+  const sides = [];
+  if (panels.length) { parts.push(rangeButtons()); sides.push(parent("div", "panels", ...panels.map((each) => each.node))); }
+  if (settings.length) sides.push(parent("div", "", element("h3", "", "Settings"), settingsTable(name, settings)));
+  parts.push(parent("div", sides.length > 1 ? "beside" : "", ...sides));
   if (!points.length) parts.push(element("p", "aside", "This device has no readings and no settings."));
   body.replaceChildren(...parts);
   dropDetached();

@@ -1,6 +1,7 @@
 // The running or last job with its stages and residuals, and the last recovery.
 
 import { known, serverNow } from "/live.js";
+import { scanCurve } from "/scan_curve.js";
 import { byId, cell, clock, duration, element, loadSvg, number, parent, setText, show, svgElement, table } from "/format.js";
 
 const TITLES = { calibrate: "Calibration", scan: "Scan" }, SHOWN_S = 60, SPARK_WIDTH = 150, SPARK_HEIGHT = 30;
@@ -8,7 +9,7 @@ const RESIDUALS = {
   search_unexplained_share: "unexplained share of the search", heater_sweeps_rms_sigma: "heater sweeps, rms in standard errors",
   global_fit_chi2_per_reading: "global fit, χ² per reading", held_out_db: "verification settings, rms in dB",
 };
-let recoveryShown = "", built = "";
+let recoveryShown = "", built = "", curve = null;
 
 export function drawJob() {
   const job = known.job;
@@ -22,6 +23,14 @@ export function drawJob() {
     if (job.total) { bar.max = job.total; bar.value = job.done; } else bar.removeAttribute("value");
     setText(byId("job-progress"), job.total ? `${job.stage}: ${job.done} of ${job.total}` : job.stage || "starting");
   }
+  drawCurve(job);
+}
+
+function drawCurve(job) {
+  const place = byId("job-curve");
+  if (curve === job.curve && place.dataset.built === built) return;
+  curve = job.curve; place.dataset.built = built;
+  place.replaceChildren(...(curve ? scanCurve(curve, place.clientWidth) : []));
 }
 
 // A job that has ended well is shown for a minute, a calibration or a failed job until the next one.
@@ -52,6 +61,9 @@ function build(job, state) {
   if (job.error) parts.push(element("p", "severity-2", job.error));
   const sides = [stages(job), residuals(job)].filter(Boolean);
   if (sides.length) parts.push(parent("div", "side", ...sides));
+  const picture = element("div");
+  picture.id = "job-curve";
+  parts.push(picture);
   byId("job-body").replaceChildren(...parts);
   drawJobAge();
 }
