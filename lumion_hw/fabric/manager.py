@@ -43,7 +43,7 @@ from lumion_hw.fabric.recovery import Recovery
 from lumion_hw.fabric.servers import find_unit, job_requests
 from lumion_hw.fabric.spans import EventCallback, ReportingTimer, SpanTimer, span_documents
 from lumion_hw.fabric.standby import Standby
-from lumion_hw.fabric.status import FabricStatus, fabric_status
+from lumion_hw.fabric.status import FabricStatus, FabricStatusMemo
 from lumion_hw.fabric.watching import transmitter_state, watch_targets
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 30.0, 600.0
@@ -84,6 +84,7 @@ class FabricManager(JobCircuits):
         self._detectors = list(create_detectors(model.fabric) if detectors is None else detectors)
         self._watching = self._detectors
         self.standby = Standby(service)
+        self._status = FabricStatusMemo(model)
         self.judge = FailureJudge(
             {}, model.fabric.fade_s, FadeCounts(journal.state.fades, 0, journal.state.false_alarms)
         )
@@ -99,13 +100,12 @@ class FabricManager(JobCircuits):
     def status(self) -> FabricStatus | None:
         """Status of the fabric; ``None`` if the bench file has no servers. Another thread may read it at any time."""
         standby, owner = self.standby, self.service.lock.owner
-        return fabric_status(
-            self.bench.model,
-            dataclasses.replace(self.state, cold=standby.cold),
-            [circuit.name for circuit in self.service.state.circuits],
-            manager=f"{owner.program} of {owner.name}",
-            standby=standby.status,
-            recovery=self.journal.recovery,
+        return self._status.status(
+            dataclasses.replace(self.state, cold=dict(standby.cold)),
+            tuple(circuit.name for circuit in self.service.state.circuits),
+            f"{owner.program} of {owner.name}",
+            standby.status,
+            self.journal.recovery,
         )
 
     @property

@@ -166,6 +166,34 @@ def fabric_status(
     )
 
 
+class FabricStatusMemo:
+    """Calculates the status of one fabric anew only when something has changed: it is published many times a second.
+
+    Args:
+        model: The bench file.
+    """
+
+    def __init__(self, model: BenchModel) -> None:
+        self._model = model
+        self._last: tuple[tuple[Any, ...], FabricStatus | None] | None = None
+
+    def status(
+        self,
+        state: FabricState,
+        circuits: tuple[str, ...],
+        manager: str = "",
+        standby: StandbyStatus | None = None,
+        recovery: RecoveryStatus | None = None,
+    ) -> FabricStatus | None:
+        """Return the status of the fabric; see :func:`fabric_status`. Callable from any thread."""
+        inputs = (state, circuits, manager, standby, recovery)
+        last = self._last
+        if last is None or last[0] != inputs:
+            found = fabric_status(self._model, state, circuits, manager=manager, standby=standby, recovery=recovery)
+            self._last = last = (inputs, found)
+        return last[1]
+
+
 def _job(model: BenchModel, job: JobModel, state: FabricState, circuits: Collection[str]) -> JobStatus:
     members = tuple(map(state.unit_at, job.members))
     try:

@@ -30,11 +30,11 @@ from lumion_hw.fabric import (
     FabricManager,
     FabricState,
     FabricStatus,
-    fabric_status,
     last_recovery,
     read_fabric,
 )
 from lumion_hw.fabric.requests import FabricRequest, RequestBox
+from lumion_hw.fabric.status import FabricStatusMemo
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import writing
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -106,6 +106,7 @@ class BenchKeeper:
         )
         self._manager: FabricManager | None = None
         self._fabric_state, self._recovery = FabricState(), last_recovery(())
+        self._status = FabricStatusMemo(bench.model)
         self.service: CircuitService | None = None
         self.job: ServedJob | None = None
         self.trouble = ""
@@ -171,8 +172,8 @@ class BenchKeeper:
         if manager is not None:
             return manager.status
         circuits = () if self.service is None else self.service.state.circuits
-        names = [circuit.name for circuit in circuits]
-        return fabric_status(self._bench.model, self._fabric_state, names, recovery=self._recovery)
+        names = tuple(circuit.name for circuit in circuits)
+        return self._status.status(self._fabric_state, names, recovery=self._recovery)
 
     def require_service(self) -> CircuitService:
         """Return the circuits of the bench. Raises ``ConfigError`` if the bench has no calibration record."""

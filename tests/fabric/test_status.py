@@ -13,6 +13,7 @@ from lumion_hw.bench.bench import load
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.fabric import FabricState, FabricStatus, Span, fabric_status, last_recovery
 from lumion_hw.fabric.standby import StandbyStatus
+from lumion_hw.fabric.status import FabricStatusMemo
 
 MANAGER = "lumion serve of ada@lab3:4711"
 COLD = "no path from port 35 to port 34"
@@ -136,3 +137,11 @@ def test_the_last_recovery_comes_from_the_journal_with_its_confirmation() -> Non
 
 def test_an_entry_of_another_version_does_not_hide_the_status() -> None:
     assert last_recovery([{"outcome": "done", "utc": "yesterday"}, {"outcome": "done"}]) is None
+
+
+def test_a_status_is_calculated_anew_only_when_something_has_changed(model) -> None:
+    memo, state = FabricStatusMemo(model), FabricState(cold={"server3": COLD})
+    first = memo.status(state, tuple(JOB), MANAGER)
+    assert memo.status(FabricState(cold={"server3": COLD}), tuple(JOB), MANAGER) is first
+    assert memo.status(state, (), MANAGER) == status(model, state)
+    assert memo.status(FabricState(), (), MANAGER) == status(model, FabricState())

@@ -90,7 +90,7 @@ def test_a_server_that_is_lost_is_replaced_and_the_spans_are_shown(tmp_path) -> 
         until(lambda: list(raw(client, "small:fabric:failed").value) == [], 60.0)
         served.rpc(client, "stop")
         assert "ESTOP" in served.rpc(client, "clear", fault="ESTOP", timeout=250.0).result
-        assert served.owner.state.health.faults == ()
+        assert served.owner.faults() == ()
         until(lambda: list(client.get("small:circuits").value.severity) == [0, 0, 0], 60.0)
         client.close()
 
