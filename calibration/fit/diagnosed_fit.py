@@ -29,8 +29,9 @@ from calibration.diagnose.drift_trajectory import DriftTrajectories, fit_drift_t
 from calibration.diagnose.element_faults import heater_breakdown_defect, miswiring_defects
 from calibration.diagnose.miswiring import EXCHANGED, Miswiring, miswiring_candidates
 from calibration.diagnose.outliers import MAX_OUTLIER_SHARE, find_outliers
+from calibration.fit.coupler_signs import fit_with_best_signs
 from calibration.fit.frequencies import equivalent_branches
-from calibration.fit.global_fit import CONVERGED_SIGMA, FitResult, GlobalFit, Round
+from calibration.fit.global_fit import CONVERGED_SIGMA, ON_THE_WAY_SIGMA, FitResult, GlobalFit, Round
 from calibration.fit.growth import Scores, pair_directions, score_rows
 from calibration.fit.row_scores import MIN_GAIN, RowScore, fitted_prior_width
 from calibration.fit.stated_errors import MAX_ERROR_FACTOR, needed_rows, stated_errors
@@ -38,7 +39,7 @@ from calibration.model.ideal_mesh import MeanLight
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
-from calibration.model.normal_equations import drift_at, mean_squared_residual, normal_equations
+from calibration.model.normal_equations import drift_at, mean_squared_residual
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import BOTH_ARMS, BOTH_ARMS_SCATTER, LAW_DEVIATION, PHYSICS, ROWS, Physics
@@ -60,15 +61,6 @@ _MISWIRED_SHARE = 0.6
 _SWEPT_WORKING_SIGMA = 8.0
 # Fit steps on another branch before the comparison: its minimum is only a few standard errors away.
 _BRANCH_ROUNDS = 3
-# If the information about a coupler difference at zero is below this share of that at its fitted value, a barrier
-# separates both signs.
-_MAX_SIGN_SHARE = 0.5
-# Decrease of χ², prior included, for which a sign is reversed: three sigma. The prior counts, because with the wrong
-# sign an unusual coupler may explain the same light.
-_MIN_SIGN_GAIN = 9.0
-# Step, in standard errors, at which an intermediate fit ends. The next settings or the next cause move it farther than
-# the remaining distance, and rounds near the end take as long as earlier ones.
-_ON_THE_WAY_SIGMA = 0.3
 # Last step of a fit that needs no further step for final values.
 _LAST_STEP_SIGMA = 0.1
 # Fitted crosstalk, relative to the expected, that may be heat through the oxide; share of a heater's phase that both
@@ -528,43 +520,9 @@ class FaultDiagnosis:
         return replace(diagnosed, fit=self._fit(best.fit.parameters, diagnosed.likelihood, diagnosed.dead, near=True))
 
     def _try_coupler_signs(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
-        """Fit with the sign of the coupler difference of single PUCs reversed; return the best fit."""
-        group, model = self.model.space.group("coupler_difference_rad"), self.model
-        is_candidate = diagnosed.fit.free & model.space.mask(("coupler_difference_rad",))
-        numbers = np.flatnonzero(is_candidate)
-        if not numbers.size:  # the fit ended before it freed them
-            return diagnosed
-        likelihood, discrepancy = diagnosed.likelihood, diagnosed.fit.discrepancy
-        level = replace(diagnosed.fit.parameters, coupler_difference_rad=np.zeros(model.mesh.n_pucs))
-        # Without derivatives by the other effects, which would take most of the time.
-        plain = model.with_physics(Physics(fixed_values=level.extra_physics))
-        wanted = is_candidate[: plain.space.size]
-        at_zero = np.diag(normal_equations(plain, level, likelihood, wanted, discrepancy).information)
-        at_fit = np.diag(diagnosed.fit.information)[is_candidate[diagnosed.fit.free]]
-        for number in numbers[at_zero < _MAX_SIGN_SHARE * at_fit].tolist():
-            # A fit that explains its readings is only a few rounds from its end.
-            if discrepancy > 0.0 and self.model.work.is_used_up:
-                break
-            reversed_rad = diagnosed.fit.parameters.coupler_difference_rad.copy()
-            reversed_rad[number - group.start] *= -1.0
-            point = replace(diagnosed.fit.parameters, coupler_difference_rad=reversed_rad)
-            at_point, present = (model.predict(at, likelihood.observations) for at in (point, diagnosed.fit.parameters))
-            change = ((at_point - present) / likelihood.sigma_ma(discrepancy))[likelihood.used]
-            if change @ change < _MIN_SIGN_GAIN:  # light does not show this sign
-                continue
-            fitting = self._fitting(diagnosed.likelihood, diagnosed.dead)
-            fit = fitting.run(point, _BRANCH_ROUNDS, near=True, earlier_fit=diagnosed.fit, allow_near_information=True)
-            if self._cost(fit) - self._cost(diagnosed.fit) < _MIN_SIGN_GAIN:
-                _log.info("trying the opposite sign of the coupler difference of PUC %d", number - group.start)
-                fit = self._fit(fit.parameters, likelihood, diagnosed.dead, near=True)
-                if self._cost(diagnosed.fit) - self._cost(fit) > _MIN_SIGN_GAIN:
-                    diagnosed = replace(diagnosed, fit=fit)
-        return diagnosed
-
-    def _cost(self, fit: FitResult) -> float:
-        """Return χ² of readings and prior."""
-        deviation = (fit.vector - self.prior.mean)[fit.free]
-        return fit.chi2_per_reading * fit.readings + float(deviation @ fit.prior_information @ deviation)
+        fitting = self._fitting(diagnosed.likelihood, diagnosed.dead)
+        fit = fit_with_best_signs(fitting, self.model, diagnosed.likelihood, self.prior, diagnosed.fit)
+        return diagnosed if fit is diagnosed.fit else replace(diagnosed, fit=fit)
 
     def _extrapolate_drift(self, before: DiagnosedFit) -> DiagnosedFit:
         """Correct the drift of all settings of the run, if the previous fit includes drift."""
@@ -581,7 +539,7 @@ class FaultDiagnosis:
     def _correct_one_cause(self, diagnosed: DiagnosedFit) -> DiagnosedFit | None:
         # Drift is corrected at most twice for the same settings, because the same readings show no more. The same holds
         # if the fit has hardly moved since.
-        is_unmoved = diagnosed.followed > 0 and diagnosed.fit.path_length_sigma < _ON_THE_WAY_SIGMA
+        is_unmoved = diagnosed.followed > 0 and diagnosed.fit.path_length_sigma < ON_THE_WAY_SIGMA
         tests_drift = self.follows_drift and diagnosed.followed < _MAX_DRIFT_CORRECTIONS and not is_unmoved
         trajectories = self._measure_trajectories(diagnosed) if tests_drift else None
         if diagnosed.fit.discrepancy > 0.0 and not diagnosed.rough:
@@ -759,7 +717,7 @@ class FaultDiagnosis:
         *,
         near: bool = False,
         earlier_fit: FitResult | None = None,
-        convergence_sigma: float = _ON_THE_WAY_SIGMA,
+        convergence_sigma: float = ON_THE_WAY_SIGMA,
     ) -> FitResult:
         fitting = self._fitting(likelihood, dead)
         return fitting.run(

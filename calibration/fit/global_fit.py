@@ -36,6 +36,9 @@ _log = logging.getLogger(__name__)
 MAX_ROUNDS = 60
 CONVERGED_SIGMA = 0.02
 """A fit has converged when the rms step is below this many standard errors."""
+ON_THE_WAY_SIGMA = 0.3
+"""Step, in standard errors, at which an intermediate fit ends. The next settings or the next cause move it farther than
+the remaining distance, and rounds near the end take as long as earlier ones."""
 _LATE_GROUPS = ("rho4", "rho6", "coupler_common_rad", "coupler_difference_rad", "heat_factor")
 # The fine parameters stay fixed while predicted fields are wrong by more than this.
 _EARLY_DISCREPANCY = 0.05

@@ -29,7 +29,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import Single, information_of
 from calibration.model.physics import MAX_PAIRS, PairDirections
 from calibration.model.space import LAW_TERMS
-from calibration.model.symmetric import solved
+from calibration.model.symmetric import is_positive, scale_of, solved
 from calibration.model.work import CHOOSE_PAIRS_WORK, SCORE_PAIRS_WORK, UNFITTED_PAIRS_WORK, pairs_work
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
@@ -43,6 +43,8 @@ _OVERSAMPLED = 20
 # Number of random directions for traces over all pairs, which gives an accuracy of an eighth.
 _PROBES = 64
 _PROBES_UNFITTED = 256
+# Relative rounding error of information, and the smallest share of unmodelled effects that is subtracted from it.
+_ROUNDING, _MIN_PART = 1e-8, 0.1
 # Excess of the slopes over noise above which single directions of pairs are examined.
 _MIN_EFFECT_SIGMA = 3.0
 
@@ -280,13 +282,13 @@ class Pairs:
         # shows.
         variance_ma2 = likelihood.sigma_ma(0.0) ** 2
         unmodelled_ma2 = np.zeros_like(variance_ma2) if likelihood.unmodelled_ma2 is None else likelihood.unmodelled_ma2
-        from_noise = np.sqrt(1.0 - unmodelled_ma2 / variance_ma2).astype(np.float32)
-        by_noise = prior_information.copy()
-        for part in self._parts():
-            weighted = self._pass.rows[part][..., : self._n] * from_noise[part][..., None]
-            by_noise += information_of(weighted.astype(np.float64))
+        unmodelled = np.sqrt(unmodelled_ma2 / variance_ma2).astype(np.float32)
+        information = np.zeros_like(prior_information)
+        for part in self._parts() if unmodelled.any() else ():
+            weighted = self._pass.rows[part][..., : self._n] * unmodelled[part][..., None]
+            information += information_of(weighted.astype(np.float64))
         # The inverse is that of all settings; that of the part in this pass is larger, and not only by its size.
-        return Tail(covariance, self._fit.inverse @ (by_noise / share) @ self._fit.inverse)
+        return Tail(covariance, _without_part(self._fit, information / share))
 
     def _subtract_from_laws(self, following: Real, directions: NDArray[np.float32]) -> None:
         """Subtract from the shifts of heater laws what only makes up for crosstalk in the phases that light shows."""
@@ -324,6 +326,22 @@ def _elimination_matrix(information: Real, derivatives: NDArray[np.float32]) -> 
 
     factor = np.linalg.cholesky(information).astype(np.float32)
     return np.asarray(solve_triangular(factor, derivatives.T, lower=True, check_finite=False), np.float32)
+
+
+def _without_part(fit: FitResult, information: Real) -> Real:
+    """Return the covariance C − C·I·C of a fit, without the part that follows from a part I of its information.
+
+    I is estimated from some of the readings, so it may be larger than the information of all of them about a
+    combination of parameters that these hardly determine. Then only half of it counts, and so on.
+    """
+    total = fit.information + fit.prior_information
+    unit = np.outer(scale_of(total), scale_of(total))
+    total, part = total / unit + _ROUNDING * np.eye(len(total)), information / unit
+    share = 1.0 if part.any() else 0.0
+    while share and not is_positive(total - share * part):
+        share = share / 2.0 if share > _MIN_PART else 0.0
+    covariance: Real = fit.inverse - share * fit.inverse @ information @ fit.inverse
+    return covariance
 
 
 def _without(elimination: NDArray[np.float32], light: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -83,7 +83,9 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
     # would make its error far too large, because it is much smaller than that of either.
     for name, value in unexplained.items():
         factor[_members_of(space, name, numbers)] = max(heater_phase if name in HEAT_GROUPS else value, 1.0)
-    total = total * np.outer(factor, factor)
+    # Correlated residuals widen only the error that is due to readings, and not that due to the prior.
+    from_prior = plain @ fit.prior_information @ plain
+    total = from_prior + np.outer(factor, factor) * (total - from_prior)
     growth = np.sqrt(np.diag(total) / np.maximum(np.diag(plain), 1e-300))
     widened = {
         name: float(np.sqrt(np.mean(growth[members] ** 2)))

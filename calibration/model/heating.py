@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.observations import OWN_TAUS
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import BOTH_ARMS, BOTH_ARMS_SCATTER, LAW_POINTS, PairDirections, select_test_heaters
 from calibration.model.space import LAW_TERMS
@@ -23,8 +24,12 @@ Slopes = NDArray[np.floating[Any]]
 """Derivatives, in single or double precision."""
 DIRECTIONAL = ("crosstalk_directions", "crosstalk_sides")
 """Names of the effects that crosstalk depends on the direction: alike in opposite directions, and opposite in them."""
+LATE = ("slow_heat_share", "slow_crosstalk_share")
+"""Names of the effects that depend on the heat of earlier settings."""
+SAG = "supply_sag_per_ma3"
+"""Name of the effect that all currents fall with the cube of the total current."""
 HEAT_GROUPS = (
-    *LAW_TERMS, "heat_factor", "crosstalk", "slow_heat_share", "shared_return_per_ma", BOTH_ARMS, BOTH_ARMS_SCATTER,
+    *LAW_TERMS, "heat_factor", "crosstalk", *LATE, "shared_return_per_ma", SAG, BOTH_ARMS, BOTH_ARMS_SCATTER,
     *DIRECTIONAL, CROSSTALK_PAIRS,
 )  # fmt: skip
 """Groups of parameters that the phases due to heat depend on."""
@@ -100,7 +105,7 @@ class Heating:
         powers = np.stack([square, square**2, square**3])
         if late is not None and (shares := parameters.extra_physics.get("slow_heat_share")) is not None:
             # The delayed quantity is heat, which follows the whole law; its curvature matters for large currents.
-            powers += np.moveaxis(np.tensordot(late, shares, axes=(2, 0)), 2, 0)
+            powers += np.moveaxis(np.tensordot(late[:, :, :OWN_TAUS], shares, axes=(2, 0)), 2, 0)
         rho2, rho4, rho6 = parameters.heater_law.T
         higher_order = rho4 * powers[1] + rho6 * powers[2]
         own = rho2 * powers[0] + higher_order
@@ -110,6 +115,8 @@ class Heating:
         # The resistance rises with heat, and the law bends accordingly, so the own phase is proportional to the heat.
         # With the nominal resistance crosstalk would be wrong by 3 % (docs/decisions/0006).
         heat = self._mw_per_ma2 * (np.where(live, powers[0], 0.0) + bend_ma2) * parameters.heat_factor
+        if late is not None and (shares := parameters.extra_physics.get("slow_crosstalk_share")) is not None:
+            heat = heat + self._late_heat_mw(parameters, late) @ shares
         kernel = self.crosstalk(parameters)
         turned, by_own = _with_law_deviation(own, parameters.extra_physics.get("law_deviation"))
         arm, joint = turned + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T
@@ -117,8 +124,20 @@ class Heating:
             arm += _sums_of_arms(share * turned)
         return Heated(powers, bend_ma2, heat, own, by_own, share, arm, joint, currents_ma, late)
 
+    def heat_mw_per_rad(self, parameters: MeshParameters) -> Real:
+        """Return the heat of every heater per phase of its own arm, shape ``(heaters,)``; 0 for a dead heater."""
+        rho2 = parameters.heater_law[:, 0]
+        scale = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), len(rho2))
+        per_rad: Real = np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
+        return per_rad
+
+    def _late_heat_mw(self, parameters: MeshParameters, late: NDArray[np.float32]) -> Real:
+        """Return the heat of every heater that is left by earlier settings, ``(settings, heaters, time constants)``."""
+        late_mw: Real = _late_own_rad(parameters, late) * self.heat_mw_per_rad(parameters)[:, None]
+        return late_mw
+
     def _flowing_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
-        return self._returns.flowing_ma(driven_ma, parameters.extra_physics.get("shared_return_per_ma"))
+        return self._returns.flowing_ma(driven_ma, parameters.extra_physics)
 
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
         """Convert derivatives by phases to derivatives by heater laws, heat factors and crosstalk.
@@ -129,10 +148,7 @@ class Heating:
         # One matrix product gives the derivative of every reading by the heat of every heater, over all arms and
         # joints.
         by_heat, by_own = self._by_heat(parameters, arm, joint), _by_own(arm, heated)
-        scale = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), len(parameters.heater_law))
-        rho2 = parameters.heater_law[:, 0]
-        live = rho2 != 0.0
-        per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=live)
+        live, per_rho = parameters.heater_law[:, 0] != 0.0, self.heat_mw_per_rad(parameters)
         result: dict[str, Slopes] = {}
         for power, name in zip(heated.powers, LAW_TERMS, strict=True):
             # The bend is the law divided by ρ2, so a larger ρ2 at the same ρ4 bends less.
@@ -153,16 +169,23 @@ class Heating:
         """
         own: dict[str, Real] = {}
         if "slow_heat_share" in names and heated.late is not None:
-            own["slow_heat_share"] = np.einsum("nhtk,hk->nht", heated.late, parameters.heater_law)
-        if "shared_return_per_ma" in names:
-            own["shared_return_per_ma"] = self._own_by_return(parameters, heated.driven_ma)
+            own["slow_heat_share"] = _late_own_rad(parameters, heated.late[:, :, :OWN_TAUS])
+        if "shared_return_per_ma" in names or SAG in names:
+            by_loss = -self._own_by_ma(parameters, heated.driven_ma)[..., None]
+            driven_ma = heated.driven_ma[..., None]
+            other_ma = np.moveaxis(self._returns.others_mean_ma(heated.driven_ma), 0, -1)
+            own["shared_return_per_ma"] = by_loss * np.concatenate([other_ma * driven_ma, other_ma], axis=-1)
+            own[SAG] = by_loss * driven_ma * driven_ma.mean(axis=1, keepdims=True) ** 3
+            own = {name: slopes for name, slopes in own.items() if name in names}
         by_effect: dict[str, Slopes] = {}
         if own:
             # Heat is proportional to the law.
-            rho2, scale = parameters.heater_law[:, 0], self._mw_per_ma2 * np.asarray(parameters.heat_factor)
-            per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
-            by_own = _by_own(arm, heated) + self._by_heat(parameters, arm, joint) * per_rho.astype(arm.dtype)
+            per_rad = self.heat_mw_per_rad(parameters).astype(arm.dtype)
+            by_own = _by_own(arm, heated) + self._by_heat(parameters, arm, joint) * per_rad
             by_effect = {name: by_own @ slopes.astype(arm.dtype) for name, slopes in own.items()}
+        if "slow_crosstalk_share" in names and heated.late is not None:
+            late_mw = self._late_heat_mw(parameters, heated.late).astype(arm.dtype)
+            by_effect["slow_crosstalk_share"] = self._by_heat(parameters, arm, joint) @ late_mw
         for name in DIRECTIONAL:
             if name in names:
                 by_effect[name] = self._by_direction(name, parameters, heated.heat_mw, arm, joint)
@@ -184,13 +207,11 @@ class Heating:
             by_effect["law_deviation"] = by_point.reshape(*by_point.shape[:2], -1)
         return by_effect
 
-    def _own_by_return(self, parameters: MeshParameters, driven_ma: Real) -> Real:
+    def _own_by_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
         flowing = self._flowing_ma(parameters, driven_ma)
         rho2, rho4, rho6 = parameters.heater_law.T
         square = flowing**2
-        by_ma = 2.0 * flowing * (rho2 + square * (2.0 * rho4 + 3.0 * square * rho6))
-        other_ma = np.moveaxis(self._returns.others_mean_ma(driven_ma), 0, -1)
-        slopes: Real = -by_ma[..., None] * np.concatenate([other_ma * driven_ma[..., None], other_ma], axis=-1)
+        slopes: Real = 2.0 * flowing * (rho2 + square * (2.0 * rho4 + 3.0 * square * rho6))
         return slopes
 
     def _by_heat(self, parameters: MeshParameters, arm: Slopes, joint: Slopes) -> Slopes:
@@ -213,11 +234,8 @@ class Heating:
         The change is relative to the law, per combination of pairs. ``weights`` are the phases that light shows
         (:func:`calibration.model.gauge.visible_combinations`).
         """
-        rho2 = parameters.heater_law[:, 0]
-        heat = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), len(rho2))
-        mw_per_rad = np.divide(heat, rho2, out=np.zeros(len(rho2)), where=rho2 != 0.0)
         in_sum = np.einsum("hw,hwk->hk", weights * pairs.curve_rad_per_mw.T, pairs.vectors)
-        change: Real = in_sum * mw_per_rad[:, None]
+        change: Real = in_sum * self.heat_mw_per_rad(parameters)[:, None]
         return change
 
     def _directed(self, parameters: MeshParameters, crosstalk: ThermalCrosstalk) -> ThermalCrosstalk:
@@ -275,6 +293,12 @@ def _by_own(arm: Slopes, heated: Heated) -> Slopes:
     """Convert derivatives by arm phases to those by the part due to own heaters, ``(settings, monitors, heaters)``."""
     slopes, arm = heated.by_own, _by_heaters(arm, heated)
     return arm if isinstance(slopes, float) else arm * slopes[:, None].astype(arm.dtype)
+
+
+def _late_own_rad(parameters: MeshParameters, late: NDArray[np.float32]) -> Real:
+    """Return the phase of every own arm that is left by earlier settings, ``(settings, heaters, time constants)``."""
+    late_rad: Real = np.einsum("nhtk,hk->nht", late, parameters.heater_law)
+    return late_rad
 
 
 def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Real | float]:

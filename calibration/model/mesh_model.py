@@ -25,7 +25,7 @@ from calibration.model.work import REWEIGHT_WORK, SLOPE_WORK, FitWork, derivativ
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
-from lumion_hw.mesh.waves.cell import UnitCells, with_heat_loss
+from lumion_hw.mesh.waves.cell import UnitCells, excess_heat_mw, with_heat_loss, with_turned_couplers
 from lumion_hw.mesh.waves.scattering import Solver
 
 Real = NDArray[np.float64]
@@ -323,7 +323,14 @@ class MeshModel:
         )
         if (per_mw := parameters.extra_physics.get("heat_loss_db_per_mw")) is not None:
             cells = with_heat_loss(cells, heated.heat_mw * per_mw)
+        if (per_mw := parameters.extra_physics.get("coupler_rad_per_mw")) is not None:
+            turned_rad = self._coupler_heat_mw(parameters, heated) * per_mw
+            cells = with_turned_couplers(cells, turned_rad, self._has_coupler)
         return cells, heated
+
+    def _coupler_heat_mw(self, parameters: MeshParameters, heated: Heated) -> Real:
+        """Return the heat that changes the couplers of each PUC, shape ``(settings, pucs)``."""
+        return excess_heat_mw(heated.heat_mw, self.heating.heat_mw_per_rad(parameters))
 
     def _couplers(self, parameters: MeshParameters, detuning_hz: Real) -> tuple[Real, Real]:
         """Return the coupler angles at ends A and B, shape ``(pucs,)`` or ``(settings, pucs)``."""
@@ -569,6 +576,9 @@ class MeshModel:
         columns["coupler_difference_rad"] = 0.5 * (first - second)
         columns["loops"] = joint @ space.directions.astype(arm.dtype)
         columns |= self._by_physics(by_phase, heated)
+        if "coupler_rad_per_mw" in space.physics.names:
+            heat_mw = self._coupler_heat_mw(parameters, heated)[:, None].astype(arm.dtype)
+            columns["coupler_rad_per_mw"] = columns["coupler_common_rad"] * heat_mw
         columns |= self.heating.by_rows(space.physics.names, parameters, heated, arm * turns, joint * turns)
         for name, values in columns.items():
             jacobian[..., space.groups[name]] = values

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-SLOW_TAUS_S = (6e-3, 20e-3, 60e-3)
-"""Time constants in s of slow heat."""
+SLOW_TAUS_S = (6e-3, 20e-3, 60e-3, 0.2)
+"""Time constants in s of slow heat; the last one only for crosstalk through the submount."""
+OWN_TAUS = 3
+"""Number of time constants with which a heater's own phase settles."""
 
 
 def late_powers(currents_ma: NDArray[np.float64], time_s: NDArray[np.float64], wait_s: float) -> NDArray[np.float32]:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.model.observations import SLOW_TAUS_S
+from calibration.model.observations import OWN_TAUS, SLOW_TAUS_S
 from calibration.model.response import GAIN_LEVELS
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.waves.shared_return import RETURN_GROUP_SIZES
@@ -24,6 +24,7 @@ Real = NDArray[np.float64]
 
 Per = Literal[
     "time constant",
+    "time constant of crosstalk",
     "size of a group",
     "chip",
     "direction",
@@ -75,10 +76,22 @@ LAW_DEVIATION = "law_deviation"
 PHYSICS: tuple[PhysicsRow, ...] = (
     PhysicsRow("slow_heat_share", "slow heat", "time constant", 1e-3, 0.1, "assumed"),
     PhysicsRow(
+        "slow_crosstalk_share", "crosstalk that arrives late", "time constant of crosstalk", 0.02, 1.0,
+        "the part of the heat that goes through the submount (assumed)",
+    ),
+    PhysicsRow(
         "shared_return_per_ma", "drives with a common return", "size of a group", 1e-4, 0.02,
         "some tenths of an ohm of a common return against drives of some hundred ohm to kilo-ohm (assumed)",
     ),
+    PhysicsRow(
+        "supply_sag_per_ma3", "a supply that sags with the cube of the current", "chip", 2e-3, 0.1,
+        "some tenths of a per cent at half load (assumed); relative, per cube of the mean current of all heaters",
+    ),
     PhysicsRow("heat_loss_db_per_mw", "loss that increases with heat", "chip", 0.002, 0.1, "assumed"),
+    PhysicsRow(
+        "coupler_rad_per_mw", "couplers that change with the heat of their PUC", "puc", 1e-4, 5e-3,
+        "some 1e-4 per kelvin for directional couplers, and 1 K per mW (both assumed)",
+    ),
     PhysicsRow(
         BOTH_ARMS, "heat that reaches the other arm of a PUC", "chip", 0.01, 0.2,
         "plain oxide carries at least 3.5 % of a heater's phase over 15 µm, 10 % over 5 µm (Jacques 2019)",
@@ -252,7 +265,8 @@ def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int
     """Return the number of parameters of an effect; for pair crosstalk, the number of all pairs."""
     waveguides = 2 * mesh.n_pucs + len(mesh.joints)
     sizes: dict[Per, int] = {
-        "time constant": len(SLOW_TAUS_S),
+        "time constant": OWN_TAUS,
+        "time constant of crosstalk": len(SLOW_TAUS_S),
         "size of a group": 2 * len(RETURN_GROUP_SIZES),
         "chip": 1,
         "direction": 2,

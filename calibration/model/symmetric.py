@@ -44,6 +44,14 @@ def inverse_of(matrix: Real, min_fraction: float = MIN_EIGENVALUE_FRACTION) -> R
     return np.asarray((vectors[:, is_kept] / values[is_kept]) @ vectors[:, is_kept].T / unit)
 
 
+def is_positive(matrix: Real) -> bool:
+    """Return whether a symmetric matrix is positive definite."""
+    from scipy.linalg.lapack import dpotrf
+
+    _, failed = dpotrf(matrix, lower=1)
+    return not failed
+
+
 def solved(matrix: Real, right: Real) -> Real:
     """Solve linear equations with a positive definite matrix ``(P, P)``; right-hand sides ``(P,)`` or ``(P, n)``."""
     from scipy.linalg import cho_factor, cho_solve

@@ -30,6 +30,7 @@ from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, ti
 from calibration.measure.port_survey import MIN_CONTRAST, ReferenceChange, reference_changes
 from calibration.measure.probe import Probe, check_wavelengths, tune_sources
 from calibration.model.device_under_test import DeviceUnderTest
+from calibration.model.heating import LATE
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import Observations, select_monitors
@@ -200,16 +201,18 @@ class Calibration:
         self._tune()
         self._start = self._bootstrap.run(self._explains)
         self.residual("search_unexplained_share", self._start.search.unexplained)
-        # The work limit counts the random settings of an undisturbed run; extra settings after failed searches do not
-        # raise it.
-        survey = self._start.survey
-        readings, space = self._bootstrap.usual_settings(survey) * len(survey.monitors), self._model(self._start).space
+        survey, space = self._start.survey, self._model(self._start).space
+        readings = self._bootstrap.usual_settings(survey) * len(survey.monitors)
         if self._bootstrap.by_hand is not None:  # ports without the moved meter are computed, too
             readings = self._start.random.reading_ma.size
         self._work.allowed = FitWork.allowed_for(readings, space.plain)
 
         def keep(start: Start, diagnosed: DiagnosedFit) -> None:
             self._start, self._diagnosed = start, diagnosed
+            # Settings that failed searches added raise the work limit only once the phases are found.
+            if not _may_be_in_wrong_valley(diagnosed.fit):
+                allowed = FitWork.allowed_for(start.random.reading_ma.size, space.plain)
+                self._work.allowed = max(self._work.allowed, allowed)
 
         first = first_fit(self._bootstrap, self._start, self._diagnosis, keep, self._work)
         keep(*first)  # the last cause may have added effects
@@ -568,7 +571,7 @@ class Calibration:
         self.quality["reference_power_db"] = max((abs(change.power_db) for change in changes), default=0.0)
         self.quality["reference_shape_sigma"] = max((change.shape_sigma for change in changes), default=0.0)
         # Slow heat depends on earlier settings, so with it two readings at rest always differ.
-        late = self._diagnosed is not None and "slow_heat_share" in self._diagnosed.physics.widths
+        late = self._diagnosed is not None and not self._diagnosed.physics.widths.keys().isdisjoint(LATE)
         if not late and (self._diagnosed is None or self._diagnosed.trajectories is None):
             self.faults += [f"reference setting, {text}" for change in changes for text in change.descriptions()]
 

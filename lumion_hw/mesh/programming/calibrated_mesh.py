@@ -12,7 +12,7 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.programming.chip import ChipParameters
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS, CalibrationRecord, CouplerEntry, CrosstalkKernel
 from lumion_hw.mesh.record.validity import UseConditions, check_validity
-from lumion_hw.mesh.waves.cell import UnitCells, with_heat_loss
+from lumion_hw.mesh.waves.cell import UnitCells, excess_heat_mw, with_heat_loss, with_turned_couplers
 from lumion_hw.mesh.waves.crosstalk import BUL_MM, HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.waves.shared_return import RETURN_GROUP_SIZES, SharedReturns
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
@@ -124,7 +124,7 @@ class CalibratedMesh:
 
     def own_rad(self, currents_ma: Real) -> Real:
         """Return the phase of every heater on its own arm with all heaters driven together, ``(…, 2 n_pucs)``."""
-        return self._law_rad(self.returns.flowing_ma(currents_ma, self.chip.extra_physics.get("shared_return_per_ma")))
+        return self._law_rad(self.returns.flowing_ma(currents_ma, self.chip.extra_physics))
 
     def _law_rad(self, currents_ma: Real) -> Real:
         square = currents_ma**2
@@ -166,7 +166,7 @@ class CalibratedMesh:
             if np.max(np.abs(step), initial=0.0) < 1e-13:
                 break
         flowing = np.sqrt(np.maximum(square, 0.0))
-        currents: Real = self.returns.driven_ma(flowing, self.chip.extra_physics.get("shared_return_per_ma"))
+        currents: Real = self.returns.driven_ma(flowing, self.chip.extra_physics)
         # At the end of the range, rounding must not exceed the largest current.
         return np.minimum(currents, self.max_ma)
 
@@ -197,8 +197,12 @@ class CalibratedMesh:
             joints = joints + heat @ self.joint_rad_per_mw.T * ratio
         upper, lower = cold.phase_upper + arms[..., 0::2], cold.phase_lower + arms[..., 1::2]
         cells = replace(cold, phase_upper=upper, phase_lower=lower, joint_phase=joints)
-        per_mw = self.chip.extra_physics.get("heat_loss_db_per_mw")
-        return cells if per_mw is None else with_heat_loss(cells, heat * per_mw)
+        if (db_per_mw := self.chip.extra_physics.get("heat_loss_db_per_mw")) is not None:
+            cells = with_heat_loss(cells, heat * db_per_mw)
+        if (rad_per_mw := self.chip.extra_physics.get("coupler_rad_per_mw")) is not None:
+            turned_rad = excess_heat_mw(heat, self.heat_mw_per_rad) * rad_per_mw
+            cells = with_turned_couplers(cells, turned_rad, self.mesh.has_coupler)
+        return cells
 
     def _frequency_ratio(self, frequency_hz: float) -> float:
         wavelength_nm = round(

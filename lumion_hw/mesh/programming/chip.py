@@ -42,8 +42,11 @@ class ChipParameters:
             effects that the readings required:
 
             * ``arm_difference_db``, shape ``(E,)``: loss of the upper arm minus that of the lower.
-            * ``shared_return_per_ma``, one-dimensional: see :class:`~lumion_hw.mesh.waves.shared_return.SharedReturns`.
+            * ``shared_return_per_ma``, one-dimensional, and ``supply_sag_per_ma3``, shape ``(1,)``: see
+              :class:`~lumion_hw.mesh.waves.shared_return.SharedReturns`.
             * ``heat_loss_db_per_mw``, shape ``(1,)``: extra loss of an arm per heat applied to it.
+            * ``coupler_rad_per_mw``, shape ``(E,)``: change of both coupler angles of a PUC with its heat; the angles
+              above refer to both heaters at a phase of π.
             * ``both_arms_share``, shape ``(1,)``: phase that a heater adds to both arms of its PUC, relative to its
                 law. ``both_arms_scatter``, shape ``(2E,)``: difference of single heaters, relative to it.
             * ``crosstalk_directions`` and ``crosstalk_sides``, shape ``(2,)`` each: see

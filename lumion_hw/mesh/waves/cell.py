@@ -251,6 +251,30 @@ def with_heat_loss(cells: UnitCells, arm_db: NDArray[np.float64]) -> UnitCells:
     return replace(cells, loss_db=loss_db, arm_difference_db=cells.arm_difference_db + upper - lower)
 
 
+def with_turned_couplers(cells: UnitCells, angle_rad: NDArray[np.float64], has_coupler: NDArray[np.bool_]) -> UnitCells:
+    """Return cells whose couplers have other angles asin√η.
+
+    Args:
+        cells: Unit cells.
+        angle_rad: Shape ``(…, n_pucs)``; change of the angles.
+        has_coupler: Shape ``(2, n_pucs)``; whether a PUC has a coupler at end A and at end B.
+    """
+    first, second = (
+        np.sin(np.arcsin(np.sqrt(eta)) + angle_rad * is_there) ** 2
+        for eta, is_there in zip((cells.eta_in, cells.eta_out), has_coupler, strict=True)
+    )
+    return replace(cells, eta_in=first, eta_out=second)
+
+
+def excess_heat_mw(heat_mw: NDArray[np.float64], heat_mw_per_rad: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the heat of each PUC minus that of both its heaters at a phase of π, shape ``(…, n_pucs)``.
+
+    Coupler angles of a calibration refer to this heat. Both arguments have the heaters as their last axis.
+    """
+    above = heat_mw - np.pi * heat_mw_per_rad
+    return above[..., 0::2] + above[..., 1::2]
+
+
 def combine_cells(
     through_in: NDArray[np.float64],
     cross_in: NDArray[np.float64],

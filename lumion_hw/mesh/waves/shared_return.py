@@ -1,8 +1,8 @@
-"""Heater channels with a shared return: each current raises the return potential and reduces the other currents."""
+"""Heater currents that depend on each other: by a return conductor that channels share, and by a supply that sags."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,8 @@ class SharedReturns:
 
         I = driven - Σ j·(a·driven + b)    j: mean current of the other heaters, as if the group were full
 
-    The sum is over the group sizes in :data:`RETURN_GROUP_SIZES`, each with its own coefficients a (in 1/mA) and b.
+    The sum is over the group sizes in :data:`RETURN_GROUP_SIZES`, each with its own coefficients a (in 1/mA) and b. All
+    currents then fall by a share that rises with the cube of the total current, if the supply sags.
 
     Attributes:
         members: For every group size, a matrix with 1 where a heater (row) belongs to a group (column).
@@ -49,27 +50,30 @@ class SharedReturns:
             [(sum_ma - driven_ma) / (size - 1) for sum_ma, size in zip(sums, RETURN_GROUP_SIZES, strict=True)]
         )
 
-    def flowing_ma(self, driven_ma: Real, per_ma: Real | None) -> Real:
+    def flowing_ma(self, driven_ma: Real, extra: Mapping[str, Real]) -> Real:
         """Return the currents that flow through the heaters, shape ``(…, 2 n_pucs)``.
 
         Args:
             driven_ma: Driven currents, shape ``(…, 2 n_pucs)``.
-            per_ma: Coefficients a of all group sizes, then b; ``None`` if no current is lost.
+            extra: May contain ``shared_return_per_ma``, the coefficients a of all group sizes, then b; and
+                ``supply_sag_per_ma3``, shape ``(1,)``, the relative loss per cube of the mean current of all heaters.
         """
-        if per_ma is None:
-            return driven_ma
-        loss_fraction, loss_ma = (
-            np.tensordot(part, self.others_mean_ma(driven_ma), axes=1) for part in np.split(per_ma, 2)
-        )
-        flowing: Real = driven_ma - loss_fraction * driven_ma - loss_ma
+        flowing = driven_ma
+        if (per_ma := extra.get("shared_return_per_ma")) is not None:
+            loss_fraction, loss_ma = (
+                np.tensordot(part, self.others_mean_ma(driven_ma), axes=1) for part in np.split(per_ma, 2)
+            )
+            flowing = flowing - loss_fraction * driven_ma - loss_ma
+        if (per_ma3 := extra.get("supply_sag_per_ma3")) is not None:
+            flowing = flowing * (1.0 - per_ma3 * driven_ma.mean(axis=-1, keepdims=True) ** 3)
         return flowing
 
-    def driven_ma(self, flowing_ma: Real, per_ma: Real | None) -> Real:
+    def driven_ma(self, flowing_ma: Real, extra: Mapping[str, Real]) -> Real:
         """Return the currents to drive so that the given currents flow, shape ``(2 n_pucs,)``; never negative."""
         driven = flowing_ma
         for _ in range(_MAX_STEPS):
             # Only a small fraction is lost, so each step reduces the error by this small factor.
-            step = flowing_ma - self.flowing_ma(driven, per_ma)
+            step = flowing_ma - self.flowing_ma(driven, extra)
             driven = np.maximum(driven + step, 0.0)
             if np.abs(step).max(initial=0.0) < _CONVERGED_MA:
                 break

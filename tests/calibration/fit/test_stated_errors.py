@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -77,6 +79,23 @@ def test_a_row_left_out_widens_errors_and_costs_the_certificate_where_it_more_th
     assert much.widened["passive_phase_rad"] == pytest.approx(2.5)
     (doubt,) = much.doubts
     assert doubt.startswith("unequal losses of the arms of a PUC would explain the readings better")
+
+
+def test_correlated_residuals_widen_errors_due_to_readings_but_not_those_due_to_the_prior(
+    small: SimulatedMesh, fit: FitResult
+) -> None:
+    """Residuals correlate so that errors grow by 1.7; readings show the losses of all PUCs but the first."""
+    space = _space(small)
+    information, prior = fit.information.copy(), np.zeros_like(fit.information)
+    unseen = space.groups["loss_db"].start
+    information[unseen, unseen], prior[unseen, unseen] = 0.0, 1.0 / VARIANCE
+    slopes = 1.7 * _scores(fit).by_segment
+    slopes[:, unseen] = 0.0
+    scores = replace(_scores(fit), information=information, by_segment=slopes)
+    stated = stated_errors(space, replace(fit, information=information, prior_information=prior), scores)
+    growth = np.sqrt(np.diag(stated.fit.covariance()) / VARIANCE)
+    assert growth[unseen] == pytest.approx(1.0)
+    np.testing.assert_allclose(growth[np.arange(space.size) != unseen], 1.7, rtol=0.1)
 
 
 def test_noise_that_stood_for_pairs_in_the_weights_is_not_counted_beside_what_they_do(

@@ -16,16 +16,18 @@ from tests.mesh.sample_record import CELL, sample_record
 TWELVE = RETURN_GROUP_SIZES.index(12)
 
 
-def _per_ma(share: float = 0.0, lost: float = 0.0) -> np.ndarray:
-    """Return what groups of twelve lose per mA of the others."""
+def _per_ma(share: float = 0.0, lost: float = 0.0, sag: float = 0.0) -> dict[str, np.ndarray]:
+    """Return the losses of groups of twelve per mA of the others, and of a supply that sags."""
     per_ma = np.zeros(2 * len(RETURN_GROUP_SIZES))
     per_ma[TWELVE], per_ma[len(RETURN_GROUP_SIZES) + TWELVE] = share, lost
-    return per_ma
+    return {"shared_return_per_ma": per_ma, "supply_sag_per_ma3": np.array([sag])}
 
 
-def _record(per_ma: np.ndarray) -> CalibrationRecord:
-    entry = ExtraPhysics("shared_return_per_ma", "", len(per_ma), 1e-3, 50.0, tuple(per_ma.tolist()))
-    return replace(sample_record(), physics=(entry,))
+def _record(per_ma: dict[str, np.ndarray]) -> CalibrationRecord:
+    entries = (
+        ExtraPhysics(name, "", len(values), 1e-3, 50.0, tuple(values.tolist())) for name, values in per_ma.items()
+    )
+    return replace(sample_record(), physics=tuple(entries))
 
 
 def test_a_drive_loses_to_those_of_its_own_group_only() -> None:
@@ -38,8 +40,15 @@ def test_a_drive_loses_to_those_of_its_own_group_only() -> None:
     assert share[2] == lost[2] == 1.0
 
 
-@pytest.mark.parametrize("per_ma", [_per_ma(share=5e-3), _per_ma(lost=5e-3), _per_ma(share=-2e-3)])
-def test_what_is_driven_makes_up_for_what_is_lost(per_ma: np.ndarray) -> None:
+def test_currents_fall_with_the_cube_of_the_mean_current_if_the_supply_sags() -> None:
+    returns, driven = SharedReturns.from_channels(range(3)), np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(returns.flowing_ma(driven, _per_ma(sag=1e-3)), driven * (1.0 - 1e-3 * 2.0**3))
+
+
+@pytest.mark.parametrize(
+    "per_ma", [_per_ma(share=5e-3), _per_ma(lost=5e-3), _per_ma(share=-2e-3), _per_ma(share=2e-3, sag=5e-3)]
+)
+def test_what_is_driven_makes_up_for_what_is_lost(per_ma: dict[str, np.ndarray]) -> None:
     returns = SharedReturns.from_channels(range(30))
     wanted = np.random.default_rng(4).uniform(0.0, 3.0, 30)
     driven = returns.driven_ma(wanted, per_ma)
@@ -64,4 +73,4 @@ def test_a_record_that_knows_of_a_shared_return_is_programmed_with_it() -> None:
 
 def test_a_record_with_other_sizes_of_groups_is_refused() -> None:
     with pytest.raises(CalibrationError, match=r"by 6 numbers; this software uses 14"):
-        CalibratedMesh.from_record(_record(np.zeros(6)))
+        CalibratedMesh.from_record(_record({"shared_return_per_ma": np.zeros(6)}))
