@@ -46,6 +46,24 @@ def check_faults(bench: Bench) -> None:
         )
 
 
+def find_latched(bench: Bench, name: str) -> tuple[Fault, ...]:
+    """Return the latched faults with a name, such as ``WATCHDOG``, or the fault with an id.
+
+    Raises:
+        ConfigError: No latched fault has this name or id.
+        LumionError: The controller does not answer.
+    """
+    latched = latched_faults(bench)
+    matching = tuple(fault for fault in latched if name.upper() in (fault.source.upper(), str(fault.fault_id)))
+    if not matching:
+        raise ConfigError(
+            f"no latched fault has the name or id {name!r}; latched faults: {format_faults(latched) or 'none'}",
+            device=None if bench.model.mesh is None else bench.model.mesh.controller,
+            hint=f"Nothing was cleared. {LIST_FAULTS}.",
+        )
+    return matching
+
+
 def clear_faults(bench: Bench, name: str, by: str) -> tuple[Fault, ...]:
     """Clear latched faults of the mesh controller by name or id. Heaters stay off until they are programmed again.
 
@@ -62,19 +80,12 @@ def clear_faults(bench: Bench, name: str, by: str) -> tuple[Fault, ...]:
         SafetyError: The cause of a fault is still present; this fault and later ones remain latched.
         LumionError: The controller does not answer.
     """
-    latched = latched_faults(bench)
-    matching = [fault for fault in latched if name.upper() in (fault.source.upper(), str(fault.fault_id))]
-    if not matching:
-        raise ConfigError(
-            f"no latched fault has the name or id {name!r}; latched faults: {format_faults(latched) or 'none'}",
-            device=None if bench.model.mesh is None else bench.model.mesh.controller,
-            hint=f"Nothing was cleared. {LIST_FAULTS}.",
-        )
+    matching = find_latched(bench, name)
     controller = bench.mesh.controller
     for fault in matching:
         controller.clear_fault(fault.fault_id)
         bench.events.add("fault cleared", controller=bench.model.mesh_section.controller, fault=str(fault), by=by)
-    return tuple(matching)
+    return matching
 
 
 def clear_host_silence(bench: Bench, by: str) -> tuple[Fault, ...]:

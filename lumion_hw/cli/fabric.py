@@ -21,14 +21,16 @@ from lumion_hw.errors import BusyError, ConfigError, LumionError
 
 if TYPE_CHECKING:
     from lumion_hw.circuits.lock import LockOwner
-    from lumion_hw.fabric import FabricManager, FabricState
-    from lumion_hw.fabric.requests import FabricRequest
+    from lumion_hw.fabric import FabricManager
+    from lumion_hw.fabric.requests import FabricRequest, Outcome
 
 _RUN = "lumion fabric run"
 _MANAGERS = (_RUN, "lumion serve")
 """Programs that manage a fabric and accept requests."""
 _ACCEPT_TIMEOUT_S = 30.0
 """Longest wait in s until the fabric manager accepts a request."""
+_STATUS_TIMEOUT_S = 3.0
+"""Longest wait in s for the status of a manager, which may be busy with a recovery."""
 _POLL_PERIOD_S = 0.05
 _FAILED = 3
 _SAME_STATE = (
@@ -131,9 +133,46 @@ def fail(target: BenchTarget, unit: str, reason: str) -> None:
 
 @fabric.command()
 @target_options
-@click.option("--repaired", "unit", metavar="UNIT", help="Server or accelerator that was repaired.")
+@click.argument("unit")
+@click.option("--because", "reason", default="drained by hand", help="Reason to record in the history.")
+def drain(target: BenchTarget, unit: str, reason: str) -> None:
+    """Take the healthy UNIT (a server or accelerator) out of service; a spare takes its place first.
+
+    If no spare can take its place, UNIT stays in service and the exit code is 3. `lumion fabric repaired` returns it to
+    service. If a manager is running, the command sends it the request and waits for the result.
+    """
+    _request_or_perform(target, "drain", unit, reason)
+
+
+@fabric.command()
+@target_options
+@click.argument("unit")
+def repaired(target: BenchTarget, unit: str) -> None:
+    """Return UNIT (a repaired or drained server or accelerator) to service, as a spare or for a refused job.
+
+    If a manager is running, the command sends it the request and waits for the result. The command succeeds when every
+    circuit of the jobs carries light.
+    """
+    _request_or_perform(target, "repaired", unit)
+
+
+@fabric.command()
+@target_options
+@click.argument("fault")
+def clear(target: BenchTarget, fault: str) -> None:
+    """Clear the latched FAULT (name or ID) of the mesh controller, and set up the circuits of the jobs again.
+
+    Remove the cause first. If a manager is running, the command sends it the request and waits for the result. The
+    command succeeds when every circuit of the jobs carries light.
+    """
+    _request_or_perform(target, "clear", fault)
+
+
+@fabric.command()
+@target_options
+@click.option("--repaired", "unit", metavar="UNIT", hidden=True)  # in scripts from before `lumion fabric repaired`
 def recover(target: BenchTarget, unit: str | None) -> None:
-    """Finish an interrupted recovery, connect missing circuits, return repaired servers or accelerators to service.
+    """Finish an interrupted recovery, and connect missing circuits of the jobs.
 
     If a manager is running, the command sends it the request and waits for the result. The command succeeds when every
     circuit of the jobs carries light.
@@ -144,43 +183,17 @@ def recover(target: BenchTarget, unit: str | None) -> None:
 @fabric.command()
 @target_options
 def status(target: BenchTarget) -> None:
-    """Show jobs, spares in use, failed servers and accelerators, and jobs without circuits. Uses no device."""
-    from lumion_hw.bench.bench import load
-    from lumion_hw.circuits import lock_owner, read_state
-    from lumion_hw.fabric import read_fabric
-    from lumion_hw.fabric.decisions import free_spares
+    """Show jobs, servers, spares, recovery plans, alarms and the last recovery. Uses no device.
 
-    model = load(target.file)
+    A running manager is asked for its status. Without a manager, the command reads the journals, and no plans are
+    ready. With --json the command prints the document that the server, its page and its process variables show.
+    """
     with target.directory() as directory:
-        state, entries = read_fabric(directory)
-        circuits, _ = read_state(directory)
-        owner = lock_owner(directory)
-        if owner is None and circuits.record is None:
-            note(f"no program has driven this bench with the state in {directory}. {_SAME_STATE}")
-    connected = {circuit.name for circuit in circuits.circuits}
+        document = _status_document(target, directory)
     if target.as_json:
-        names = [circuit.name for circuit in circuits.circuits]
-        document = {"jobs": _job_rows(model, state, connected), "standing": names}
-        echo_json({**document, "state": state, "held_by": None if owner is None else owner.name})
-        return
-    echo_table(
-        "Jobs",
-        ("job", "members", "state"),
-        [(j["job"], " ".join(j["members"]), j["state"]) for j in _job_rows(model, state, connected)],
-    )
-    if state.failed:
-        echo_table("Failed", ("unit", "reason"), list(state.failed.items()))
-    requests = [circuit.request for circuit in circuits.circuits]
-    loops = {request.source for request in requests if request.source == request.target}
-    spares = dict.fromkeys((*model.fabric.spares, *free_spares(model, state)))  # repaired members are spares, too
-    rows = [(name, _spare_state(model, state, name, loops)) for name in spares]
-    if rows:
-        echo_table("Spares", ("spare", "state"), rows)
-    manager = "no manager is running" if owner is None else f"in use by {owner.name}"
-    counts = f"{len(entries)} journal entries, {state.fades} fades, {state.false_alarms} false alarms"
-    echo_text(f"{manager}; {counts}")
-    if state.open is not None:
-        note("a recovery was interrupted; finish it with `lumion fabric recover`")
+        echo_json(document)
+    else:
+        _print_status(document)
 
 
 @fabric.command()
@@ -239,25 +252,23 @@ def _request_or_perform(target: BenchTarget, action: str, unit: str, reason: str
                 hint=f"{_SAME_STATE} To change the circuits without a manager, give --record RECORD.",
             )
         if owner is not None and owner.program in _MANAGERS and target.take_over is None:
-            _send_request(directory, request, owner)
-            echo_text(f"done by {owner.name} ({owner.program}): every circuit of the jobs carries light")
+            outcome = _send_request(directory, request, owner, _ACCEPT_TIMEOUT_S)
+            if target.as_json:
+                echo_json(outcome.status)
+            else:
+                echo_text(f"done by {owner.name} ({owner.program}): every circuit of the jobs carries light")
             return
     with _managed(target, "lumion fabric") as manager:
-        manager.begin()
-        if action != "recover":
-            request.perform(manager)
-        summary, refused = _summary(manager), manager.state.refused
+        if action not in ("recover", "clear"):
+            manager.begin()
+        document = request.perform(manager)
     if target.as_json:
-        echo_json(summary)
+        echo_json(document)
     else:
-        echo_text(f"connected: {', '.join(summary['standing']) or 'none'}")
-    if refused:
-        for job, text in refused.items():
-            note(f"{job} has no circuits: {text}")
-        click.get_current_context().exit(_FAILED)
+        echo_text(f"connected: {', '.join(document['circuits']) or 'none'}")
 
 
-def _send_request(directory: Path, request: FabricRequest, manager: LockOwner) -> None:
+def _send_request(directory: Path, request: FabricRequest, manager: LockOwner, timeout_s: float) -> Outcome:
     from lumion_hw.circuits import lock_owner
     from lumion_hw.fabric.requests import RequestBox
 
@@ -265,11 +276,11 @@ def _send_request(directory: Path, request: FabricRequest, manager: LockOwner) -
     number, since_s, is_accepted = box.send(request, manager), time.monotonic(), False
     try:
         while (outcome := box.outcome(number)) is None:
-            is_late = time.monotonic() > since_s + _ACCEPT_TIMEOUT_S
+            is_late = time.monotonic() > since_s + timeout_s
             if (is_late or lock_owner(directory) != manager) and not is_accepted:
                 if box.withdraw(number):
                     raise BusyError(
-                        f"{manager.name} ({manager.program}) did not accept the request in {_ACCEPT_TIMEOUT_S:.0f} s",
+                        f"{manager.name} ({manager.program}) did not accept the request in {timeout_s:.0f} s",
                         hint="It is probably busy with other jobs. The request was withdrawn and nothing changed. "
                         "Try again later.",
                     )
@@ -287,6 +298,59 @@ def _send_request(directory: Path, request: FabricRequest, manager: LockOwner) -
         error = LumionError(outcome.error)
         error.exit_code = outcome.exit_code
         raise error
+    return outcome
+
+
+def _status_document(target: BenchTarget, directory: Path) -> Mapping[str, Any]:
+    from lumion_hw.bench.bench import load
+    from lumion_hw.circuits import lock_owner, read_state
+    from lumion_hw.fabric import fabric_status, last_recovery, read_fabric
+    from lumion_hw.fabric.requests import FabricRequest
+
+    model, owner = load(target.file), lock_owner(directory)
+    if not model.servers:
+        raise ConfigError(f"{target.file} has no servers", hint="Add 'servers' and 'fabric' to the bench file.")
+    if owner is not None and owner.program in _MANAGERS:
+        try:
+            return _send_request(directory, FabricRequest("status"), owner, _STATUS_TIMEOUT_S).status
+        except BusyError:
+            note(f"{owner.name} ({owner.program}) is busy, so this is the state of its journals")
+    (state, entries), circuit_state = read_fabric(directory), read_state(directory)[0]
+    if owner is None and circuit_state.record is None:
+        note(f"no program has driven this bench with the state in {directory}. {_SAME_STATE}")
+    circuits = [circuit.name for circuit in circuit_state.circuits]
+    status = fabric_status(model, state, circuits, recovery=last_recovery(entries))
+    return {} if status is None else status.document()
+
+
+def _print_status(status: Mapping[str, Any]) -> None:
+    rows = [(each["severity"].upper(), each["subject"], each["condition"], each["reason"]) for each in status["alarms"]]
+    echo_table("Alarms", ("severity", "subject", "condition", "reason"), rows)
+    jobs = [(job["name"], " ".join(job["units"]), job["condition"]) for job in status["jobs"]]
+    echo_table("Jobs", ("job", "members", "condition"), jobs)
+    units = [
+        (
+            unit["name"],
+            unit["condition"],
+            unit["job"] or None,
+            unit["replaces"] or None,
+            " ".join(unit["replacements"]) or None,
+            unit["reason"] or None,
+        )
+        for unit in status["units"]
+    ]
+    echo_table("Servers", ("unit", "condition", "job", "in place of", "replaced by", "reason"), units)
+    recovery = status["recovery"]
+    if recovery is not None:
+        replaced = f"{recovery['failed']} replaced by {recovery['spare']}"
+        what = replaced if recovery["spare"] else f"{recovery['circuit']} over another path"
+        spans = " ".join(f"{span['name']} {span['at_ms']:.1f}" for span in recovery["spans"])
+        echo_text(f"last recovery: {what}; times in ms since the fault: {spans or 'not recorded'}")
+    plans = "recovery plans are ready" if status["plans_ready"] else "no recovery plans are ready"
+    counts = f"{status['fades']} fades, {status['false_alarms']} false alarms"
+    echo_text(f"{status['manager'] or 'no manager maintains the jobs'}; {plans}; {counts}")
+    if status["interrupted"] and not status["manager"]:
+        note("a recovery was interrupted; finish it with `lumion fabric recover`")
 
 
 def _event_printer(as_json: bool) -> Any:
@@ -319,35 +383,3 @@ def _summary(manager: FabricManager) -> dict[str, Any]:
         "cold": manager.standby.cold,
         "failed": dict(manager.state.failed),
     }
-
-
-def _job_state(model: Any, job: Any, state: FabricState, connected: set[str]) -> str:
-    from lumion_hw.fabric import job_requests
-
-    if job.name in state.refused:
-        return f"refused: {state.refused[job.name]}"
-    needed = {f"{request.source}:{request.target}" for request in job_requests(model, job, state.places)}
-    return "connected" if needed <= connected else "not connected"
-
-
-def _job_rows(model: Any, state: FabricState, connected: set[str]) -> list[dict[str, Any]]:
-    return [
-        {
-            "job": job.name,
-            "members": [state.unit_at(member) for member in job.members],
-            "state": _job_state(model, job, state, connected),
-        }
-        for job in model.fabric.all_jobs
-    ]
-
-
-def _spare_state(model: Any, state: FabricState, name: str, loops: set[str]) -> str:
-    from lumion_hw.fabric import find_unit
-
-    if name in state.failed:
-        return "failed"
-    if name in state.places.values():
-        return "in use"
-    if set(find_unit(model, name).nics) <= loops:
-        return "on standby"
-    return f"cold: {state.cold[name]}" if name in state.cold else "not prepared"

@@ -2,7 +2,7 @@ from .evidence import Evidence as Evidence, FailureJudge as FailureJudge, Failur
 from .hooks import JobHooks as JobHooks, NoHooks as NoHooks
 from .journal import FabricJournal as FabricJournal, FabricState as FabricState, read_fabric as read_fabric
 from .manager import FabricManager as FabricManager
-from .recovery import Recovery as Recovery
+from .recovery import Recovery as Recovery, RecoveryStatus as RecoveryStatus, last_recovery as last_recovery
 from .servers import (
     FabricUnit as FabricUnit,
     find_unit as find_unit,
@@ -13,4 +13,11 @@ from .servers import (
     units as units,
 )
 from .spans import Span as Span
-from .standby import Standby as Standby, StandbyPlan as StandbyPlan
+from .standby import Standby as Standby, StandbyPlan as StandbyPlan, StandbyStatus as StandbyStatus
+from .status import (
+    FabricAlarm as FabricAlarm,
+    FabricStatus as FabricStatus,
+    JobStatus as JobStatus,
+    UnitStatus as UnitStatus,
+    fabric_status as fabric_status,
+)

@@ -17,6 +17,8 @@ from lumion_hw.fabric.servers import find_unit, job_requests, units
 from lumion_hw.fabric.standby import StandbyPlan, loop_requests
 from lumion_hw.mesh.routing import Path
 
+_NO_SPARE = "the bench file has no free spare"
+
 
 @dataclass(frozen=True)
 class FabricView:
@@ -113,11 +115,22 @@ class Refuse:
 
 
 @dataclass(frozen=True)
+class KeepInService:
+    """Action: keep a healthy unit in service, because no spare can take its place.
+
+    Attributes:
+        reason: Reason, with the problem of every spare.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class NoAction:
     """Action: none, because the failure affects no connected circuit."""
 
 
-Decision = Swap | Reroute | BlameSender | DropSpare | Refuse | NoAction
+Decision = Swap | Reroute | BlameSender | DropSpare | Refuse | KeepInService | NoAction
 
 
 def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = ()) -> Decision:
@@ -135,6 +148,8 @@ def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = 
         # Every failure has used up one plan, so continue with the next.
         return Swap(usable[len(failures)])
     reasons = [*view.unusable, *(f"{plan.spare}: {reason}" for plan, reason in zip(usable, failures, strict=False))]
+    if verdict.cause == "drain":
+        return KeepInService("; ".join(reasons) or _NO_SPARE)
     return _refuse(view, verdict, reasons)
 
 
@@ -162,13 +177,13 @@ def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequenc
 
 
 def _refuse(view: FabricView, verdict: FailureVerdict, reasons: Sequence[str]) -> Refuse:
-    reason = "; ".join(reasons) or "the bench file has no free spare"
+    reason = "; ".join(reasons) or _NO_SPARE
     jobs = [job for job in view.model.fabric.all_jobs if verdict.name in map(view.state.unit_at, job.members)]
     all_units = units(view.model)
     failed = {*view.state.failed, verdict.name}
     return Refuse(
         tuple(job.name for job in jobs),
-        f"{verdict.reason}. No spare can replace it: {reason}",
+        f"no spare can replace {verdict.name} ({verdict.reason}): {reason}",
         tuple(request for job in jobs for request in job_requests(view.model, job, view.state.places)),
         tuple(nic for name in sorted(failed & all_units.keys()) for nic in all_units[name].nics),
     )
@@ -203,8 +218,11 @@ def after_refusal(state: FabricState, verdict: FailureVerdict, decision: Refuse)
 
 
 def with_failed(state: FabricState, verdict: FailureVerdict) -> FabricState:
-    """Return the fabric state with the failed server or accelerator of ``verdict`` marked as such."""
-    return dataclasses.replace(state, failed={**state.failed, verdict.name: verdict.reason})
+    """Return the fabric state with the server or accelerator of ``verdict`` marked as failed, or as drained."""
+    drained = tuple(name for name in state.drained if name in state.failed and name != verdict.name)
+    if verdict.cause == "drain":
+        drained = (*drained, verdict.name)
+    return dataclasses.replace(state, failed={**state.failed, verdict.name: verdict.reason}, drained=drained)
 
 
 def in_service(model: BenchModel, state: FabricState) -> tuple[str, ...]:

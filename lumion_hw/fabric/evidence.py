@@ -49,7 +49,7 @@ class FailureVerdict:
         suspect: ``unit`` if a server or accelerator failed: a spare replaces it. ``path`` if a circuit failed: it gets
             another path between the same ends.
         name: Name of the server, accelerator or circuit.
-        cause: ``light`` or ``process``.
+        cause: ``light``, ``process``, or ``drain`` if an operator takes a healthy unit out of service.
         reason: Reason, as a sentence.
         since_s: Time of the last check without a failure, in s on the bench's clock.
         at_s: Time of the decision, in s on the bench's clock.
@@ -58,7 +58,7 @@ class FailureVerdict:
 
     suspect: Literal["unit", "path"]
     name: str
-    cause: Literal["light", "process"]
+    cause: Literal["light", "process", "drain"]
     reason: str
     since_s: float
     at_s: float

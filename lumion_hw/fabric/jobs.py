@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.controller_faults import check_faults
 from lumion_hw.bench.file.model import JobModel
-from lumion_hw.circuits import CircuitProof, CircuitRequest, CircuitService
-from lumion_hw.errors import BusyError, CircuitError, LinkError, LumionError
-from lumion_hw.fabric.decisions import free_spares
+from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService
+from lumion_hw.errors import BusyError, CircuitError, LinkError, LumionError, RoutingError
+from lumion_hw.fabric.decisions import Reroute, free_spares
 from lumion_hw.fabric.journal import FabricJournal, FabricState
 from lumion_hw.fabric.servers import find_unit, job_requests
-from lumion_hw.fabric.spans import EventCallback
-from lumion_hw.fabric.standby import loop_requests
+from lumion_hw.fabric.spans import EventCallback, SpanTimer
+from lumion_hw.fabric.standby import StandbyPlan, loop_requests
 
 
 class JobCircuits:
@@ -74,7 +74,7 @@ class JobCircuits:
                 if not missing:
                     break
                 try:
-                    self.service.connect([*missing, *self._possible_loops(missing)])
+                    self._connect_missing(missing)
                 except LumionError as error:
                     self._raise_if_controller(error)
                     # If the controller has switched its heaters off, all light is gone and no member is to blame
@@ -83,6 +83,23 @@ class JobCircuits:
                     self._substitute(job, str(error))
                 else:
                     self._emit("connected", {"circuits": [request.name for request in missing]})
+
+    def _connect_missing(self, missing: Sequence[CircuitRequest]) -> None:
+        loops = self._possible_loops(missing)
+        try:
+            self.service.connect([*missing, *loops])
+        except LumionError as error:
+            self._raise_if_controller(error)
+            check_faults(self.bench)
+            modules = {end for request in missing for end in (request.source, request.target)}
+            if not loops or not all(map(self._is_responding, modules)):
+                raise
+            # A spare whose light does not arrive must not cost the job its circuits.
+            try:
+                self.service.connect(list(missing))
+            except LumionError as second_error:
+                self._raise_if_controller(second_error)
+                raise error from second_error
 
     def _remove_leftovers(self) -> None:
         required, active = self._required_requests(), self._active_requests()
@@ -109,7 +126,7 @@ class JobCircuits:
             verb = "do" if len(silent) > 1 else "does"
             raise LinkError(
                 f"{unit} stays out of service, because {', '.join(silent)} {verb} not answer",
-                hint=f"Restore its power and cables, then run `lumion fabric recover BENCH --repaired {unit}` again.",
+                hint=f"Restore its power and cables, then run `lumion fabric repaired BENCH {unit}` again.",
             )
 
     def _raise_if_controller(self, error: Exception) -> None:
@@ -174,6 +191,33 @@ class JobCircuits:
             self.service.drop(dead)
         if remaining:
             self.service.disconnect(remaining)
+
+    def _switch_to_spare(self, plan: StandbyPlan, timer: SpanTimer) -> tuple[CircuitProof, ...]:
+        timer.mark("route_found")
+        if plan.is_warm and plan.plan is not None:
+            return self.service.switch(plan.plan, milestone=timer.mark)
+        # The failed unit may still shine, and its light would make proofs of other circuits meaningless.
+        self._block_failed_unit(plan.failed)
+        self._remove_circuits([*plan.removed, *plan.moved], find_unit(self.bench.model, plan.failed).nics)
+        try:
+            return self.service.connect([*plan.moved, *plan.added], milestone=timer.mark)
+        except LumionError:
+            # These circuits belong to healthy units, which must not suffer from the failed attempt.
+            if plan.moved:
+                self.service.connect(list(plan.moved))
+            raise
+
+    def _block_failed_unit(self, failed: str) -> None:
+        for nic in find_unit(self.bench.model, failed).nics if failed else ():
+            with contextlib.suppress(LumionError):  # it may be dead
+                self.bench.transponders[nic].disable()
+
+    def _reroute_plan(self, decision: Reroute) -> CircuitPlan:
+        setup, request = self.service.setup, decision.request
+        try:
+            return setup.plan_change([request], [request], avoid=decision.avoid)
+        except RoutingError:
+            return setup.plan_change([request, *decision.idle], [request], avoid=decision.avoid)
 
     def check_job_circuits(self) -> None:
         """Check that the circuits of all jobs carry their light.

@@ -15,6 +15,7 @@ from typing import Any, Self
 from lumion_hw.circuits.state import now_utc
 from lumion_hw.errors import ConfigError
 from lumion_hw.fabric.evidence import FailureVerdict
+from lumion_hw.fabric.recovery import last_recovery, recovery_after
 from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import path_exists
 from lumion_hw.storage.line_journal import LineJournal, parse_entry, read_lines
@@ -35,6 +36,7 @@ class FabricState:
         avoided: PUCs that circuits avoid because a path over them has failed.
         refused: Reason why a job has no circuits, by job.
         cold: Reason why a spare is cold (its light is not on and aligned), by spare.
+        drained: Those of ``failed`` that an operator took out of service and that have not failed.
         open: Failure whose recovery was not finished.
         fades: Number of times light was gone for a while and came back.
         false_alarms: Number of failures after which the light came back without a repair.
@@ -45,6 +47,7 @@ class FabricState:
     avoided: tuple[int, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     cold: Mapping[str, str] = field(default_factory=dict)
+    drained: tuple[str, ...] = ()
     open: Mapping[str, Any] | None = None
     fades: int = 0
     false_alarms: int = 0
@@ -53,9 +56,18 @@ class FabricState:
         """Return the server or accelerator that now serves as a member of a job."""
         return self.places.get(member, member)
 
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Servers and accelerators that have failed and were not drained by an operator."""
+        return tuple(name for name in self.failed if name not in self.drained)
+
 
 class FabricJournal:
     """Journal of the fabric, open for writing; the caller must hold the bench's lock.
+
+    Attributes:
+        state: State of the fabric.
+        recovery: The last recovery that the journal contains; ``None`` before the first.
 
     Raises:
         ConfigError: The journal belongs to another bench or is damaged.
@@ -65,7 +77,9 @@ class FabricJournal:
     def __init__(self, directory: AnyPath, bench: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "bench": bench}
         self._lines = LineJournal(Path(directory) / JOURNAL, _FILE_KIND, header)
-        self.state = _state(self._lines.take_existing_entries(), self._lines.path)
+        existing = self._lines.take_existing_entries()
+        self.state = _state(existing, self._lines.path)
+        self.recovery = last_recovery(existing)
 
     def begin(self, verdict: FailureVerdict) -> None:
         """Record that a recovery begins. Do not change anything before this returns."""
@@ -83,7 +97,7 @@ class FabricJournal:
         entry = {"entry": event, "utc": now_utc(), **details, "state": dataclasses.asdict(state)}
         # The disk comes first: after a write error, the state in memory must not be ahead of the journal.
         self._lines.append(entry)
-        self.state = state
+        self.state, self.recovery = state, recovery_after(self.recovery, entry)
         self._lines.restart_if_large(entry)
 
     def close(self) -> None:

@@ -5,23 +5,22 @@ Every decision is recorded before it is carried out. If a manager is killed, the
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from lumion_hw.bench.controller_faults import HOST_SILENCE, check_faults, latched_faults
-from lumion_hw.circuits import CircuitMaintenance, CircuitPlan, CircuitProof, CircuitService
-from lumion_hw.circuits.output_power import OutputPowerReader
+from lumion_hw.circuits import CircuitMaintenance, CircuitProof, CircuitService
 from lumion_hw.clock import deadline_after
-from lumion_hw.errors import ConfigError, LumionError, RoutingError, SafetyError
+from lumion_hw.errors import CircuitError, ConfigError, LumionError, SafetyError
 from lumion_hw.fabric.decisions import (
     BlameSender,
     DropSpare,
     FabricView,
+    KeepInService,
     NoAction,
     Refuse,
     Reroute,
@@ -35,24 +34,23 @@ from lumion_hw.fabric.decisions import (
 )
 from lumion_hw.fabric.detectors import Detector, WatchTargets, create_detectors
 from lumion_hw.fabric.detectors.light import Modules
-from lumion_hw.fabric.evidence import CircuitSender, FadeCounts, FailureJudge, FailureVerdict
+from lumion_hw.fabric.evidence import FadeCounts, FailureJudge, FailureVerdict
 from lumion_hw.fabric.hooks import JobHooks, NoHooks
 from lumion_hw.fabric.jobs import JobCircuits
 from lumion_hw.fabric.journal import FabricJournal, FabricState
 from lumion_hw.fabric.polarization_keeper import PolarizationKeeper
 from lumion_hw.fabric.recovery import Recovery
-from lumion_hw.fabric.servers import find_unit, job_requests, units
+from lumion_hw.fabric.servers import find_unit, job_requests
 from lumion_hw.fabric.spans import EventCallback, ReportingTimer, SpanTimer, span_documents
-from lumion_hw.fabric.standby import Standby, StandbyPlan
-from lumion_hw.quantities import w_from_dbm
+from lumion_hw.fabric.standby import Standby
+from lumion_hw.fabric.status import FabricStatus, FabricStatusMemo
+from lumion_hw.fabric.watching import transmitter_state, watch_targets
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 30.0, 600.0
 """First and longest time until a refused job is tried again; the time doubles with every attempt."""
 _SLICE_S = 0.05
 """Longest wait of one detector, in s, before another detector is polled."""
 _STEP_S = 0.5
-# A transmitter that reports less than this counts as off.
-_DARK_W = w_from_dbm(-25.0)
 
 
 class FabricManager(JobCircuits):
@@ -86,6 +84,7 @@ class FabricManager(JobCircuits):
         self._detectors = list(create_detectors(model.fabric) if detectors is None else detectors)
         self._watching = self._detectors
         self.standby = Standby(service)
+        self._status = FabricStatusMemo(model)
         self.judge = FailureJudge(
             {}, model.fabric.fade_s, FadeCounts(journal.state.fades, 0, journal.state.false_alarms)
         )
@@ -96,6 +95,18 @@ class FabricManager(JobCircuits):
         self._keeper = PolarizationKeeper(service)
         self._searched: set[str] = set()
         self._retry_s, self._retry_after_s = math.inf, FIRST_RETRY_S
+
+    @property
+    def status(self) -> FabricStatus | None:
+        """Status of the fabric; ``None`` if the bench file has no servers. Another thread may read it at any time."""
+        standby, owner = self.standby, self.service.lock.owner
+        return self._status.status(
+            dataclasses.replace(self.state, cold=dict(standby.cold)),
+            tuple(circuit.name for circuit in self.service.state.circuits),
+            f"{owner.program} of {owner.name}",
+            standby.status,
+            self.journal.recovery,
+        )
 
     @property
     def maintenance(self) -> CircuitMaintenance:
@@ -130,9 +141,7 @@ class FabricManager(JobCircuits):
     def _finish_interrupted(self, verdict: FailureVerdict, was_off: bool) -> Recovery | None:
         if was_off and verdict.cause == "light":
             reason = f"{verdict.reason}: withdrawn, because the mesh controller had switched off"
-            self.journal.end("withdrawn", self.state, words=reason)
-            self.judge.forget(verdict.name)
-            self._emit("withdrawn", {"words": reason})
+            self._withdraw(verdict, reason)
             return None
         self._emit("resumed", {"verdict": verdict.reason})
         active = self._active_requests()
@@ -148,7 +157,16 @@ class FabricManager(JobCircuits):
                         state = after_swap(view, verdict, spare)
                         self.journal.end("done", state, failed=verdict.name, spare=spare, words="found done", spans=[])
                         return None
+        if verdict.cause == "drain":
+            # The unit is healthy and its circuits are still there, or are connected next.
+            self._withdraw(verdict, f"{verdict.name} was not drained, because the manager ended")
+            return None
         return self.recover(verdict)
+
+    def _withdraw(self, verdict: FailureVerdict, reason: str) -> None:
+        self.journal.end("withdrawn", self.state, words=reason)
+        self.judge.forget(verdict.name)
+        self._emit("withdrawn", {"words": reason})
 
     def refresh(self) -> None:
         """Switch on and align spares, make new recovery plans, and watch the circuits that are active now."""
@@ -169,7 +187,7 @@ class FabricManager(JobCircuits):
     def plan(self) -> None:
         """Make recovery plans for every single failure (in the background, unless the clock is simulated)."""
         self._stop_planning()
-        arguments = (self._in_service(), self.spares, tuple(self.state.failed))
+        arguments = (self._in_service(), self.spares, self.state.broken)
         if self.bench.clock.is_virtual:  # a virtual clock: planning takes none of its time
             self.standby.prepare(*arguments)
         else:
@@ -188,26 +206,8 @@ class FabricManager(JobCircuits):
         return in_service(self.bench.model, self.state)
 
     def _restart_detectors(self) -> None:
-        active = self.service.setup.active
-        circuits = () if active is None else active.circuits
-        names = (*self._in_service(), *self.spares)
-        all_units = units(self.bench.model)
-        sender = {nic: name for name in names for nic in all_units[name].nics}
-        # Only circuits whose sender is known: darkness of the others could blame nobody.
-        senders = {
-            circuit.request.name: CircuitSender(sender[circuit.request.source], circuit.request.source)
-            for circuit in circuits
-            if circuit.request.source in sender
-        }
+        watched, senders = watch_targets(self.service, (*self._in_service(), *self.spares))
         self.judge.watch(senders)
-        exits = OutputPowerReader(self.bench, self.service.setup.record)
-        promised = {circuit.request.name: exits.budgeted_photocurrent_ma(circuit) for circuit in circuits}
-        watched = WatchTargets(
-            self.bench,
-            tuple(circuit for circuit in circuits if circuit.request.name in senders),
-            names,
-            {name: promised_ma for name, promised_ma in promised.items() if promised_ma is not None},
-        )
         for detector in self._detectors:
             detector.start(watched)
         self._watching = [*self._detectors, *self._fallback_detector(watched)]
@@ -362,7 +362,7 @@ class FabricManager(JobCircuits):
     def _diagnose_dark_circuits(self) -> Recovery | None:
         for circuit in self.judge.unexplained_circuits(self.bench.clock.now()):
             module = self.judge.senders[circuit].module
-            sends, reason = self._transmitter_state(module)
+            sends, reason = transmitter_state(self.bench, module)
             # Before the path is blamed, one search finds out whether the fibre has only moved.
             if sends and self._may_be_polarization(circuit):
                 continue
@@ -380,20 +380,6 @@ class FabricManager(JobCircuits):
         self._searched.add(circuit)
         self._emit("searching", {"circuit": circuit, "words": f"{circuit}: {fault}; searching its polarization"})
         return True
-
-    def _transmitter_state(self, module: str) -> tuple[bool | None, str]:
-        """Return whether a transmitter reports light (``None`` if it does not answer), and a description."""
-        try:
-            device = self.bench.transponders[module]
-            status, power_dbm = device.status(), device.monitors().tx_power_dbm
-        except LumionError as error:
-            return None, str(error)
-        if status.tx_fault or status.tx_disabled:
-            return False, f"{module}: {'fault' if status.tx_fault else 'switched off'}"
-        # A module can be enabled and still emit nothing.
-        if power_dbm is None or w_from_dbm(power_dbm) < _DARK_W:
-            return False, f"{module} sends no light"
-        return True, f"{module} sends {power_dbm:.1f} dBm"
 
     def _note_counters(self, before: FadeCounts) -> None:
         after = self.judge.counters
@@ -416,6 +402,29 @@ class FabricManager(JobCircuits):
             raise ConfigError(f"{name} has failed already: {self.state.failed[name]}")
         now_s = self.bench.clock.now()
         recovery = self._act_on(FailureVerdict("unit", name, "process", reason, now_s, now_s, ("operator",)))
+        return None if recovery is None else self._follow_up(recovery)
+
+    def drain(self, name: str, reason: str = "drained by hand") -> Recovery | None:
+        """Take a healthy server or accelerator out of service; if a job uses it, a spare takes its place first.
+
+        Returns:
+            The replacement; ``None`` if no job uses the unit.
+
+        Raises:
+            ConfigError: The unit does not exist, is out of service already, or shares modules with a unit in service.
+            CircuitError: No spare can take its place. The unit stays in service.
+            LumionError: As :meth:`recover`.
+        """
+        modules = set(find_unit(self.bench.model, name).nics)
+        if name in self.state.failed:
+            raise ConfigError(f"{name} is out of service already: {self.state.failed[name]}")
+        for other in self._in_service():
+            if other != name and modules & set(find_unit(self.bench.model, other).nics):
+                raise ConfigError(
+                    f"{name} shares modules with {other}, which serves a job", hint=f"Drain {other} instead."
+                )
+        now_s = self.bench.clock.now()
+        recovery = self._act_on(FailureVerdict("unit", name, "drain", reason, now_s, now_s, ("operator",)))
         return None if recovery is None else self._follow_up(recovery)
 
     def mark_repaired(self, name: str) -> None:
@@ -473,8 +482,9 @@ class FabricManager(JobCircuits):
             # If the controller has tripped, every circuit is dark and no server has failed (docs/decisions/0026).
             self.service.check_driven()
         self._keeper.pause()
-        self.bench.events.add("verdict", **verdict.document())
-        self._emit("verdict", verdict.document())
+        event = "draining" if verdict.cause == "drain" else "verdict"
+        self.bench.events.add(event, **verdict.document())
+        self._emit(event, verdict.document())
         return self.recover(verdict)
 
     def recover(self, verdict: FailureVerdict) -> Recovery | None:
@@ -484,6 +494,7 @@ class FabricManager(JobCircuits):
             The recovery; ``None`` if nothing had to be done, or if no spare could be used and jobs lost their circuits.
 
         Raises:
+            CircuitError: A healthy unit was to be drained, but no spare can take its place; it stays in service.
             LumionError: The mesh controller failed, or a journal cannot be written; the journal keeps the recovery as
                 unfinished.
         """
@@ -507,6 +518,8 @@ class FabricManager(JobCircuits):
                 self.bench.events.add("attempt failed", of=type(decision).__name__, reason=str(error))
             else:
                 return self._record_recovery(view, verdict, decision, proofs, timer)
+        if isinstance(decision, KeepInService):
+            self._keep_in_service(verdict, decision, was_stopped=bool(failures))
         return self._without_recovery(verdict, decision)
 
     def _fabric_view(self, verdict: FailureVerdict) -> FabricView:
@@ -519,7 +532,7 @@ class FabricManager(JobCircuits):
         if standby.is_fresh and verdict.name in standby.plans:
             plans = standby.plans[verdict.name]
         else:
-            plans = standby.plans_for(verdict.name, self.spares, tuple(self.state.failed))
+            plans = standby.plans_for(verdict.name, self.spares, self.state.broken)
         refused = standby.refused.items()
         unusable = tuple(f"{spare}: {reason}" for (unit, spare), reason in refused if unit == verdict.name)
         return dataclasses.replace(view, plans=plans, unusable=unusable)
@@ -575,42 +588,46 @@ class FabricManager(JobCircuits):
         self._block_failed_unit(verdict.name)
         self._remove_circuits(decision.circuits, decision.dead_modules)
         if isinstance(decision, DropSpare):
-            self.journal.end("spare lost", with_failed(self.state, verdict), unit=verdict.name)
-            self._emit("spare lost", {"unit": verdict.name, "words": verdict.reason})
+            outcome = "drained" if verdict.cause == "drain" else "spare lost"
+            self.journal.end(outcome, with_failed(self.state, verdict), unit=verdict.name, words=verdict.reason)
+            self._emit(outcome, {"unit": verdict.name, "words": verdict.reason})
         else:
             self.journal.end("refused", after_refusal(self.state, verdict, decision), words=decision.reason)
             self._emit("refused", {"jobs": list(decision.jobs), "words": decision.reason})
         self.refresh()
         return None
 
-    def _switch_to_spare(self, plan: StandbyPlan, timer: SpanTimer) -> tuple[CircuitProof, ...]:
-        timer.mark("route_found")
-        if plan.is_warm and plan.plan is not None:
-            return self.service.switch(plan.plan, milestone=timer.mark)
-        # The failed unit may still shine, and its light would make proofs of other circuits meaningless.
-        self._block_failed_unit(plan.failed)
-        self._remove_circuits([*plan.removed, *plan.moved], find_unit(self.bench.model, plan.failed).nics)
-        try:
-            return self.service.connect([*plan.moved, *plan.added], milestone=timer.mark)
-        except LumionError:
-            # These circuits belong to healthy units, which must not suffer from the failed attempt.
-            if plan.moved:
-                self.service.connect(list(plan.moved))
-            raise
+    def _keep_in_service(self, verdict: FailureVerdict, decision: KeepInService, was_stopped: bool) -> NoReturn:
+        """End an attempt to drain a unit that serves a job, and raise an error with the reason."""
+        name, reason = verdict.name, decision.reason
+        self.journal.end("not drained", self.state, unit=name, words=reason)
+        self._emit("not drained", {"unit": name, "words": reason})
+        if was_stopped:
+            with self._keeper.exclusive():
+                self.connect()  # an attempt with a cold spare removes circuits first
+                self.refresh()
+            self._resume_job_of(name)
+        raise CircuitError(
+            f"{name} stays in service, because no spare can take its place: {reason}",
+            hint="`lumion fabric status BENCH` shows the spares.",
+        )
 
     def _follow_up(self, recovery: Recovery) -> Recovery:
         recovery = self._confirm_links(recovery)
         details = {"failed": recovery.failed, "spare": recovery.spare, "spans": span_documents(recovery.spans)}
         self._emit("recovered", details)
-        for job in self.jobs:
-            if recovery.spare and recovery.spare in self.members(job):
-                members = self.members(job)
-                self._hooks.rebuild(job.name, members)
-                self._hooks.restore(job.name, members)
-                self._hooks.resume(job.name, members)
+        self._resume_job_of(recovery.spare)
         self._block_failed_unit(recovery.failed)
         self.refresh()
         return recovery
+
+    def _resume_job_of(self, unit: str) -> None:
+        for job in self.jobs:
+            members = self.members(job)
+            if unit in members:
+                self._hooks.rebuild(job.name, members)
+                self._hooks.restore(job.name, members)
+                self._hooks.resume(job.name, members)
 
     def _confirm_links(self, recovery: Recovery) -> Recovery:
         new = {proof.circuit.request for proof in recovery.proofs}
@@ -634,15 +651,3 @@ class FabricManager(JobCircuits):
     def _fault_time_s(self, recovery: Recovery) -> float:
         first = recovery.spans[0]
         return recovery.verdict.at_s - first.at_ms * 1e-3
-
-    def _block_failed_unit(self, failed: str) -> None:
-        for nic in find_unit(self.bench.model, failed).nics if failed else ():
-            with contextlib.suppress(LumionError):  # it may be dead
-                self.bench.transponders[nic].disable()
-
-    def _reroute_plan(self, decision: Reroute) -> CircuitPlan:
-        setup, request = self.service.setup, decision.request
-        try:
-            return setup.plan_change([request], [request], avoid=decision.avoid)
-        except RoutingError:
-            return setup.plan_change([request, *decision.idle], [request], avoid=decision.avoid)

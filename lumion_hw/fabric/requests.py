@@ -10,16 +10,17 @@ import contextlib
 import dataclasses
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lumion_hw.bench.controller_faults import clear_faults
 from lumion_hw.circuits.lock import LockOwner
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.json_text import json_text, rename_key
-from lumion_hw.files.reading import read_json
+from lumion_hw.files.reading import MEGABYTE, read_json
 from lumion_hw.files.writing import write_file, writing
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ MAX_AGE_S = 60.0
 _FOLDER = "requests"
 # A request takes less than 1 kB: anything larger is another file, and must not fill the manager's memory.
 _MAX_BYTES = 65536
+_MAX_OUTCOME_BYTES = 16 * MEGABYTE
+"""Largest outcome, which contains the status of a fabric."""
 _FILE_KIND = "a request to the fabric's manager"
 
 
@@ -39,33 +42,49 @@ class FabricRequest:
     """A request to a manager.
 
     Attributes:
-        action: ``fail``, ``repaired`` or ``recover``.
-        unit: The server or accelerator; empty for ``recover``.
-        reason: Reason, recorded in the history.
+        action: One of :data:`ACTIONS`.
+        unit: The server or accelerator; the name or id of the fault for ``clear``; otherwise empty.
+        reason: Reason of ``fail`` and ``drain``, recorded in the history.
     """
 
     action: str
     unit: str = ""
     reason: str = "declared by hand"
 
-    def perform(self, manager: FabricManager) -> None:
-        """Carry out the request, then measure the circuits of all jobs.
+    def perform(self, manager: FabricManager) -> dict[str, Any]:
+        """Carry out the request, measure the circuits of all jobs, and return the status of the fabric afterwards.
 
         Raises:
-            ConfigError: The request or the server does not exist, or the state of the server does not allow the
+            ConfigError: The request, the unit or the fault does not exist, or the state of the unit does not allow the
                 request.
-            CircuitError: A circuit of a job carries no light afterwards.
+            CircuitError: A circuit of a job carries no light afterwards, or no spare can take the place of a unit.
+            SafetyError: The cause of a fault is still present.
             LumionError: A device failed, or a journal cannot be written.
         """
-        actions: dict[str, Callable[[], object]] = {
-            "fail": lambda: manager.mark_failed(self.unit, self.reason),
-            "repaired": lambda: manager.mark_repaired(self.unit),
-            "recover": manager.begin,
-        }
-        if self.action not in actions:
-            raise ConfigError(f"there is no request {self.action[:40]!r}", hint=f"Requests: {', '.join(actions)}.")
-        actions[self.action]()
-        manager.check_job_circuits()
+        if self.action not in ACTIONS:
+            raise ConfigError(f"there is no request {self.action[:40]!r}", hint=f"Requests: {', '.join(ACTIONS)}.")
+        action = ACTIONS[self.action]
+        if action is not None:
+            action(manager, self)
+            manager.check_job_circuits()
+        status = manager.status
+        return {} if status is None else status.document()
+
+
+def _clear(manager: FabricManager, request: FabricRequest) -> None:
+    clear_faults(manager.bench, request.unit, manager.service.lock.owner.name)
+    manager.begin()
+
+
+ACTIONS: Mapping[str, Callable[[FabricManager, FabricRequest], object] | None] = {
+    "status": None,
+    "clear": _clear,
+    "recover": lambda manager, request: manager.begin(),
+    "fail": lambda manager, request: manager.mark_failed(request.unit, request.reason),
+    "drain": lambda manager, request: manager.drain(request.unit, request.reason),
+    "repaired": lambda manager, request: manager.mark_repaired(request.unit),
+}
+"""What each request does, before the circuits of all jobs are measured; ``status`` changes and measures nothing."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +94,12 @@ class Outcome:
     Attributes:
         error: Reason why the request failed; empty if it succeeded.
         exit_code: Exit code of a command that reports this outcome.
+        status: Status of the fabric after a request that succeeded.
     """
 
     error: str = ""
     exit_code: int = 0
+    status: Mapping[str, Any] = field(default_factory=dict)
 
 
 class RequestBox:
@@ -122,34 +143,37 @@ class RequestBox:
         if not path.exists():
             return None
         try:
-            document: Any = read_json(path, "the outcome of a request", max_bytes=_MAX_BYTES)
-            return Outcome(str(document["error"]), int(document["exit_code"]))
+            document: Any = read_json(path, "the outcome of a request", max_bytes=_MAX_OUTCOME_BYTES)
+            return Outcome(str(document["error"]), int(document["exit_code"]), dict(document.get("status", {})))
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{path} is not the outcome of a request ({error!r})") from error
         finally:
             path.unlink(missing_ok=True)
 
-    def serve(self, owner: LockOwner, perform: Callable[[FabricRequest], None]) -> None:
+    def serve(self, owner: LockOwner, perform: Callable[[FabricRequest], Mapping[str, Any] | None]) -> None:
         """Carry out all waiting requests and write their outcomes. No request causes an exception.
 
         Args:
             owner: This program, as the owner of the bench.
-            perform: Carries out one request; an error that it raises becomes the outcome.
+            perform: Carries out one request and may return the status of the fabric; an error that it raises becomes
+                the outcome.
         """
         with contextlib.suppress(OSError):
             for path in sorted(self._folder.glob("*.json")):
                 self._serve(path, owner, perform)
 
-    def _serve(self, path: Path, owner: LockOwner, perform: Callable[[FabricRequest], None]) -> None:
+    def _serve(
+        self, path: Path, owner: LockOwner, perform: Callable[[FabricRequest], Mapping[str, Any] | None]
+    ) -> None:
         accepted = path.with_suffix(".taken")
         try:
             # Renaming is atomic: either the sender withdraws the request or the manager works on it, never both.
             path.rename(accepted)
         except OSError:
             return  # withdrawn in the meantime
-        outcome = Outcome()
+        outcome = Outcome("the manager ended before the request was done", 1)
         try:
-            perform(_request(accepted, owner))
+            outcome = Outcome(status=perform(_request(accepted, owner)) or {})
         except LumionError as error:
             outcome = Outcome(str(error), error.exit_code)
         except Exception as error:  # noqa: BLE001 - a request must not end the manager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from lumion_hw.circuits import CircuitPlan, CircuitRequest, CircuitService
@@ -48,6 +48,19 @@ class StandbyPlan:
         return not self.is_warm, len(self.moved), round(2.0 * self.worst_loss_db) / 2.0, -self.spares_left
 
 
+@dataclass(frozen=True)
+class StandbyStatus:
+    """Recovery plans of a manager at one moment.
+
+    Attributes:
+        replacements: For each server or accelerator in service, the spares that can replace it, best first.
+        reasons: By names of server and spare, the reason why the spare cannot replace the server.
+    """
+
+    replacements: Mapping[str, tuple[str, ...]]
+    reasons: Mapping[tuple[str, str], str]
+
+
 def loop_requests(unit: FabricUnit) -> list[CircuitRequest]:
     """Return the circuits of a waiting spare: each module sends to its own receiver."""
     return [CircuitRequest(nic, nic) for nic in unit.nics]
@@ -76,6 +89,14 @@ class Standby:
     def is_fresh(self) -> bool:
         """Whether the recovery plans match the active circuits and the calibration record in use."""
         return self._inputs_of_plans is not None and self._inputs_of_plans == self._planning_inputs()
+
+    @property
+    def status(self) -> StandbyStatus | None:
+        """The recovery plans for a display; ``None`` unless they match the active circuits."""
+        if not self.is_fresh:
+            return None
+        plans = {name: tuple(plan.spare for plan in ready) for name, ready in self.plans.items()}
+        return StandbyStatus(plans, dict(self.refused))
 
     def warm_up(self, spares: Sequence[str]) -> None:
         """Connect each module of the spares to its own receiver, where the mesh has free paths."""

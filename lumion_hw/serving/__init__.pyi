@@ -12,6 +12,5 @@ from .state import (
     ServedLease as ServedLease,
     ServedMesh as ServedMesh,
     ServedPath as ServedPath,
-    ServedRecovery as ServedRecovery,
     ServedState as ServedState,
 )

@@ -9,33 +9,39 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any
 
 import numpy as np
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.controller_faults import clear_host_silence, latched_faults
+from lumion_hw.bench.controller_faults import clear_faults, clear_host_silence, find_latched
 from lumion_hw.circuits import (
     BenchLock,
     CircuitHealth,
     CircuitJournal,
     CircuitMaintenance,
-    CircuitProof,
-    CircuitRequest,
     CircuitService,
 )
-from lumion_hw.circuits.plan.difference import OnRefusal
-from lumion_hw.circuits.state import change_document, proof_document
-from lumion_hw.errors import BusyError, ConfigError, LumionError
-from lumion_hw.fabric import FabricJournal, FabricManager, FabricState, Span, read_fabric
+from lumion_hw.errors import BusyError, CircuitError, ConfigError, LumionError
+from lumion_hw.fabric import (
+    FabricJournal,
+    FabricManager,
+    FabricState,
+    FabricStatus,
+    last_recovery,
+    read_fabric,
+)
 from lumion_hw.fabric.requests import FabricRequest, RequestBox
+from lumion_hw.fabric.status import FabricStatusMemo
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import writing
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner
-from lumion_hw.serving.fabric_view import served_fabric
-from lumion_hw.serving.state import ServedFabric, ServedJob, ServedRecovery
+from lumion_hw.serving.circuit_jobs import CircuitJobs
+from lumion_hw.serving.ocs.change import OcsSettings
+from lumion_hw.serving.state import ServedJob
 from lumion_hw.storage.record_files import load_record
 
 _IDLE_WAIT_S = 0.25
@@ -72,7 +78,6 @@ class BenchKeeper:
 
     Attributes:
         service: The circuits; ``None`` without a calibration record.
-        recovery: The last recovery; ``None`` before the first.
         job: The running or last job; ``None`` before the first.
         trouble: Reason why nothing is maintained; empty while all is well.
     """
@@ -96,11 +101,13 @@ class BenchKeeper:
         self._aligner = Aligner(bench.clock)
         self._journal: CircuitJournal | None = None
         self._maintenance: CircuitMaintenance | None = None
+        self._circuit_jobs = CircuitJobs(
+            bench, self._directory, self._require_free_circuits, self._report_progress, self._forget_maintenance
+        )
         self._manager: FabricManager | None = None
-        self._spans: list[Span] = []
-        self._fabric_state = FabricState()
+        self._fabric_state, self._recovery = FabricState(), last_recovery(())
+        self._status = FabricStatusMemo(bench.model)
         self.service: CircuitService | None = None
-        self.recovery: ServedRecovery | None = None
         self.job: ServedJob | None = None
         self.trouble = ""
         self._work: Callable[[], Any] | None = None
@@ -112,7 +119,8 @@ class BenchKeeper:
         self._open_journals(path)
         # A damaged journal is reported as trouble when the fabric starts.
         with contextlib.suppress(LumionError):
-            self._fabric_state = read_fabric(directory)[0]
+            self._fabric_state, entries = read_fabric(directory)
+            self._recovery = last_recovery(entries)
 
     def _open_journals(self, path: AnyPath | None) -> None:
         if self._bench.model.mesh is None or self._bench.model.mesh.controller in self._bench.mesh_states:
@@ -158,14 +166,14 @@ class BenchKeeper:
         return "circuits" if self.service is not None and self.service.state.circuits else "nothing"
 
     @property
-    def fabric(self) -> ServedFabric | None:
-        """Servers, jobs and spares of the bench file; ``None`` if it has no servers."""
-        manager, circuits = self._manager, () if self.service is None else self.service.state.circuits
-        state = self._fabric_state if manager is None else manager.state
-        cold = {} if manager is None else manager.standby.cold
-        return served_fabric(
-            self._bench.model, state, {circuit.name for circuit in circuits}, cold, is_maintained=manager is not None
-        )
+    def fabric(self) -> FabricStatus | None:
+        """Jobs, servers and spares of the bench file; ``None`` if it has no servers."""
+        manager = self._manager
+        if manager is not None:
+            return manager.status
+        circuits = () if self.service is None else self.service.state.circuits
+        names = tuple(circuit.name for circuit in circuits)
+        return self._status.status(self._fabric_state, names, recovery=self._recovery)
 
     def require_service(self) -> CircuitService:
         """Return the circuits of the bench. Raises ``ConfigError`` if the bench has no calibration record."""
@@ -237,7 +245,8 @@ class BenchKeeper:
     def _run(self) -> None:
         while not self._stop.is_set():
             if not self.step():
-                self._stop.wait(_RETRY_S)
+                with self._news:
+                    self._news.wait_for(self._has_work, _RETRY_S)
 
     def step(self, for_s: float | None = None) -> bool:
         """Run the requested job, then maintain circuits or fabric for a time or until another job is requested.
@@ -247,7 +256,7 @@ class BenchKeeper:
         """
         try:
             self._run_job()
-            if not self._runs_fabric:
+            if not self._runs_fabric or self.trouble:  # otherwise the fabric serves them soon
                 self._requests.serve(self._lock.owner, self._perform)
             self._maintain(for_s)
             self._clear_trouble()
@@ -290,10 +299,7 @@ class BenchKeeper:
         return self._work is not None or self._stop.is_set()
 
     def _maintain_fabric(self, service: CircuitService, for_s: float | None) -> None:
-        with (
-            FabricJournal(self._directory, self._bench.model.name) as journal,
-            FabricManager(service, journal, on_event=self._on_fabric_event) as manager,
-        ):
+        with self._opened_manager(service) as manager:
             manager.begin()
             self._manager, self._maintenance = manager, manager.maintenance
             try:
@@ -307,7 +313,19 @@ class BenchKeeper:
                 if for_s is not None:
                     manager.measure()
             finally:
-                self._fabric_state, self._manager = manager.state, None
+                self._fabric_state, self._recovery, self._manager = manager.state, manager.journal.recovery, None
+
+    @contextlib.contextmanager
+    def _opened_manager(self, service: CircuitService) -> Iterator[FabricManager]:
+        """Yield the running fabric manager, or open one during a ``with`` block."""
+        if self._manager is not None:
+            yield self._manager
+            return
+        with (
+            FabricJournal(self._directory, self._bench.model.name) as journal,
+            FabricManager(service, journal, on_event=self._on_fabric_event) as manager,
+        ):
+            yield manager
 
     @contextlib.contextmanager
     def _measure_in_background(self, manager: FabricManager) -> Iterator[None]:
@@ -331,22 +349,20 @@ class BenchKeeper:
         self._run_job()
         self._requests.serve(self._lock.owner, self._perform)
 
-    def _perform(self, request: FabricRequest) -> None:
-        request.perform(self._require_manager())
+    def _perform(self, request: FabricRequest) -> dict[str, Any]:
+        if request.action == "status":
+            return self._status_document()
+        if request.action != "clear":
+            return request.perform(self._require_manager())
+        clear_faults(self._bench, request.unit, "a request of `lumion fabric clear`")
+        self._set_up_again()
+        return self._status_document()
+
+    def _status_document(self) -> dict[str, Any]:
+        fabric = self.fabric
+        return {} if fabric is None else fabric.document()
 
     def _on_fabric_event(self, event: str, fields: Mapping[str, Any]) -> None:
-        if event == "span":
-            self._spans.append(Span(**fields))
-        elif event == "verdict":
-            self._spans = []
-        if event == "recovered":
-            self.recovery = ServedRecovery(
-                self._wall_s(),
-                str(fields.get("failed", "")),
-                str(fields.get("spare", "")),
-                "",
-                tuple(Span(**span) for span in fields["spans"]),
-            )
         if event != "span":
             logged = {key: value for key, value in fields.items() if key != "spans"}
             self._bench.events.add(f"fabric {event}", **logged)
@@ -357,13 +373,16 @@ class BenchKeeper:
     def start_job(self, kind: str, arguments: Mapping[str, Any], by: str) -> ServedJob:
         """Start a job; see :meth:`~lumion_hw.serving.owner.BenchOwner.start_job`."""
         jobs: Mapping[str, Callable[..., Callable[[], Any]]] = {
-            "connect": self._connect_job,
-            "disconnect": self._disconnect_job,
-            "apply": self._apply_job,
+            "connect": self._circuit_jobs.connect,
+            "disconnect": self._circuit_jobs.disconnect,
+            "apply": self._circuit_jobs.apply,
+            "cross_connect": self._circuit_jobs.cross_connect,
             "calibrate": self._calibrate_job,
             "recover": self._recover_job,
             "fail": self._fail_job,
+            "drain": self._drain_job,
             "repaired": self._repair_job,
+            "clear": self._clear_job,
         }
         if kind not in jobs:
             raise ConfigError(f"there is no job {kind!r}", hint=f"The jobs are {', '.join(jobs)}.")
@@ -439,6 +458,14 @@ class BenchKeeper:
             self.job = self.job.with_residual(self._wall_s(), name, value)
             self._on_change()
 
+    def _forget_maintenance(self) -> None:
+        self._maintenance = None
+
+    @property
+    def ocs(self) -> OcsSettings:
+        """Labels, blocked ports and held cross-connects of the bench as an optical circuit switch."""
+        return self._circuit_jobs.settings
+
     def _require_free_circuits(self) -> CircuitService:
         service = self.require_service()
         if self._runs_fabric:  # also while the fabric starts or fails: it would remove circuits of no job
@@ -448,55 +475,9 @@ class BenchKeeper:
             )
         return service
 
-    def _return_from_trip(self, service: CircuitService) -> None:
-        """Set the circuits up again if a fault has switched the heaters off."""
-        if latched_faults(self._bench) or service.journal.unfinished is not None:
-            service.restore_after_shutdown()
-
-    def _connect_job(self, circuits: Sequence[object]) -> Callable[[], Any]:
-        requests, service = [_circuit_request(circuit) for circuit in _as_list(circuits)], self._require_free_circuits()
-
-        def work() -> list[dict[str, Any]]:
-            self._return_from_trip(service)
-            proofs = service.connect(requests, milestone=self._report_progress)
-            self._maintenance = None
-            return [{"circuit": proof.circuit.request.name, **proof_document(proof)} for proof in proofs]
-
-        return work
-
     def plan_difference(self, circuits: Sequence[object]) -> dict[str, Any]:
         """See :meth:`~lumion_hw.serving.owner.BenchOwner.plan_difference`."""
-        requests = [_circuit_request(circuit) for circuit in _as_list(circuits)]
-        return change_document(self._require_free_circuits().plan_difference(requests), ())
-
-    def _apply_job(
-        self, circuits: Sequence[object], on_refusal: str = "refuse_all", dry_run: object = False
-    ) -> Callable[[], Any]:
-        requests, service = [_circuit_request(circuit) for circuit in _as_list(circuits)], self._require_free_circuits()
-        if on_refusal not in get_args(OnRefusal):
-            raise ConfigError(f"on_refusal is {on_refusal!r}", hint=f"Give {' or '.join(get_args(OnRefusal))}.")
-
-        def work() -> dict[str, Any]:
-            self._return_from_trip(service)
-            difference, proofs = service.plan_difference(requests), tuple[CircuitProof, ...]()
-            if str(dry_run).lower() not in ("true", "1"):
-                proofs = service.apply(difference, cast(OnRefusal, on_refusal), milestone=self._report_progress)
-                self._maintenance = None
-            return change_document(difference, proofs)
-
-        return work
-
-    def _disconnect_job(self, circuits: Sequence[str] | None = None) -> Callable[[], Any]:
-        service = self._require_free_circuits()
-        names = None if circuits is None else [str(circuit) for circuit in _as_list(circuits)]
-
-        def work() -> list[str]:
-            self._return_from_trip(service)
-            removed = service.disconnect(names)
-            self._maintenance = None
-            return [circuit.name for circuit in removed]
-
-        return work
+        return self._circuit_jobs.plan_difference(circuits)
 
     def _calibrate_job(self, out: str | None = None, seed: int = 0) -> Callable[[], Any]:
         if self.service is not None and self.service.state.circuits:
@@ -540,25 +521,45 @@ class BenchKeeper:
         )
 
     def _recover_job(self) -> Callable[[], Any]:
-        manager = self._require_manager()
-        return _manager_job(manager, manager.begin)
+        return partial(FabricRequest("recover").perform, self._require_manager())
 
     def _fail_job(self, unit: str, because: str = "declared by hand") -> Callable[[], Any]:
-        manager = self._require_manager()
-        return _manager_job(manager, lambda: manager.mark_failed(str(unit), str(because)))
+        return partial(FabricRequest("fail", str(unit), str(because)).perform, self._require_manager())
+
+    def _drain_job(self, unit: str, because: str = "drained by hand") -> Callable[[], Any]:
+        return partial(FabricRequest("drain", str(unit), str(because)).perform, self._require_manager())
 
     def _repair_job(self, unit: str) -> Callable[[], Any]:
-        manager = self._require_manager()
-        return _manager_job(manager, lambda: manager.mark_repaired(str(unit)))
+        return partial(FabricRequest("repaired", str(unit)).perform, self._require_manager())
 
+    def _clear_job(self, fault: str) -> Callable[[], Any]:
+        find_latched(self._bench, str(fault))  # an unknown name is refused before the job starts
 
-def _manager_job(manager: FabricManager, action: Callable[[], object]) -> Callable[[], list[str]]:
-    def work() -> list[str]:
-        action()
-        manager.check_job_circuits()
-        return [circuit.name for circuit in manager.service.state.circuits]
+        def work() -> list[str]:
+            by = self._lock.program if self.job is None else self.job.by
+            cleared = clear_faults(self._bench, str(fault), by)
+            self._set_up_again()
+            return [str(each) for each in cleared]
 
-    return work
+        return work
+
+    def _set_up_again(self) -> None:
+        """Set up the circuits again after faults were cleared, and raise ``CircuitError`` if one is not proven."""
+        service = self.service
+        if service is None:
+            return
+        if self._runs_fabric:
+            with self._opened_manager(service) as manager:
+                FabricRequest("recover").perform(manager)
+            return
+        self._maintenance = None
+        failures = [
+            f"{proof.circuit.request.name}: {', '.join(proof.failures)}"
+            for proof in service.restore_after_shutdown() or ()
+            if not proof.proven
+        ]
+        if failures:
+            raise CircuitError(f"the faults are cleared, but some circuits are not proven: {'; '.join(failures)}")
 
 
 def _seed(value: object) -> int:
@@ -570,27 +571,3 @@ def _seed(value: object) -> int:
     except (TypeError, ValueError):
         pass
     raise ConfigError(f"the seed is {str(value)[:40]!r}", hint="Give a whole number from 0 to 4294967295.")
-
-
-def _as_list(value: object) -> list[Any]:
-    if isinstance(value, str):
-        return [name for name in re.split(r"[,\s]+", value) if name]
-    if isinstance(value, Sequence):
-        return list(value)
-    raise ConfigError(
-        f"{value!r} is not a list of circuits", hint="Write circuits as sfp-a:sfp-b, separated by commas."
-    )
-
-
-def _circuit_request(value: object) -> CircuitRequest:
-    if isinstance(value, CircuitRequest):
-        return value
-    if isinstance(value, Mapping):
-        try:
-            return CircuitRequest(**value)
-        except TypeError as error:
-            raise ConfigError(f"invalid circuit request: {error}") from error
-    source, colon, target = str(value).partition(":")
-    if not (source and colon and target) or ":" in target:
-        raise ConfigError(f"{str(value)[:60]!r} is not a pair of modules", hint="Write sfp-a:sfp-b.")
-    return CircuitRequest(source, target)

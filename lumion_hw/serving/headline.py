@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lumion_hw.serving.state import AlarmSeverity, ServedCircuit, ServedState
+from lumion_hw.fabric import FabricAlarm
+from lumion_hw.serving.state import AlarmSeverity, ServedCircuit, ServedState, alarm_severity
 
 MAX_REASON_LENGTH = 160
 """Longest reason in a headline, in characters; longer ones are cut."""
@@ -119,22 +120,16 @@ def _without_circuits(state: ServedState) -> list[_Clause]:
 
 
 def _fabric(state: ServedState) -> list[_Clause]:
-    fabric = state.fabric
-    if fabric is None:
+    if state.fabric is None:
         return []
-    clauses = [
-        (AlarmSeverity.MAJOR, f"job {job.name} refused: {short_reason(job.refused)}")
-        for job in fabric.jobs
-        if job.refused
-    ]
-    substitutes = {unit.replaces: unit.name for unit in fabric.units if unit.replaces}
-    for unit in fabric.units:
-        if unit.condition == "failed":
-            replaced = f", replaced by {substitutes[unit.name]}" if unit.name in substitutes else ""
-            clauses.append((AlarmSeverity.MINOR, f"{unit.name} failed{replaced}"))
-        elif unit.condition == "cold spare":
-            reason = f": {short_reason(unit.reason)}" if unit.reason else ""
-            clauses.append((AlarmSeverity.MINOR, f"spare {unit.name} cold{reason}"))
+    clauses: list[_Clause] = []
+    alike: dict[str, list[FabricAlarm]] = {}
+    for alarm in state.fabric.alarms:
+        alike.setdefault(alarm.condition, []).append(alarm)
+    for condition, (first, *others) in alike.items():
+        more = f" and {len(others)} more" if others else ""
+        reason = f": {short_reason(first.reason)}" if first.reason else ""
+        clauses.append((alarm_severity(first.severity), f"{first.subject}{more} {condition}{reason}"))
     return clauses
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import numpy as np
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from lumion_hw.serving.state import AlarmSeverity, Point, ServedState
+from lumion_hw.fabric import FabricStatus
+from lumion_hw.fabric.status import UnitCondition
+from lumion_hw.serving.state import AlarmSeverity, Point, ServedState, alarm_severity
 
 _Rows = Iterable[tuple[tuple[str, ...], float | None]]
 
@@ -142,6 +144,17 @@ def _silence(state: ServedState) -> _Rows:
     return [((name,), state.time_s - silent[name][0] if name in silent else 0.0) for name in devices]
 
 
+def _fabric(rows: Callable[[FabricStatus], _Rows]) -> Callable[[ServedState], _Rows]:
+    return lambda state: [] if state.fabric is None else rows(state.fabric)
+
+
+def _unit_counts(fabric: FabricStatus) -> _Rows:
+    return [
+        ((condition,), float(sum(unit.condition == condition for unit in fabric.units)))
+        for condition in get_args(UnitCondition)
+    ]
+
+
 def _scalar(value: Callable[[ServedState], float | None]) -> Callable[[ServedState], _Rows]:
     return lambda state: [((), value(state))]
 
@@ -224,6 +237,33 @@ _GAUGES: Mapping[str, tuple[str, tuple[str, ...], Callable[[ServedState], _Rows]
         (),
         _scalar(lambda s: float(s.lease.number)),
     ),
+    "lumion_fabric_severity": (
+        "Highest severity of the fabric's alarms: 0 none, 1 minor, 2 major (a job has no circuits).",
+        (),
+        _fabric(lambda f: [((), float(alarm_severity(f.severity)))]),
+    ),
+    "lumion_fabric_job_connected": (
+        "1 if all circuits of a job are set up.",
+        ("job",),
+        _fabric(lambda f: [((job.name,), float(job.condition == "connected")) for job in f.jobs]),
+    ),
+    "lumion_fabric_job_refused": (
+        "1 if a job has no circuits because no spare can be used.",
+        ("job",),
+        _fabric(lambda f: [((job.name,), float(job.condition == "refused")) for job in f.jobs]),
+    ),
+    "lumion_fabric_units": ("Number of servers and accelerators by condition.", ("condition",), _fabric(_unit_counts)),
+    "lumion_fabric_replacements": (
+        "Number of spares that can replace a unit in service.",
+        ("unit",),
+        _fabric(
+            lambda f: [
+                ((unit.name,), float(len(unit.replacements)))
+                for unit in f.units
+                if f.plans_ready and unit.condition == "in service"
+            ]
+        ),
+    ),
     "lumion_recovery_time_seconds": (
         "Time of the last recovery, since 1970.",
         (),
@@ -237,5 +277,15 @@ _COUNTERS: Mapping[str, tuple[str, tuple[str, ...], Callable[[ServedState], _Row
         "Events of the bench so far.",
         (),
         _scalar(lambda s: float(s.events[-1].number) if s.events else 0.0),
+    ),
+    "lumion_fabric_fades": (
+        "Fades of light so far.",
+        (),
+        _fabric(lambda f: [((), float(f.fades))]),
+    ),
+    "lumion_fabric_false_alarms": (
+        "Failures after which the light came back without a repair.",
+        (),
+        _fabric(lambda f: [((), float(f.false_alarms))]),
     ),
 }

@@ -15,7 +15,6 @@ import numpy as np
 
 from lumion_hw.acquisition.settings import Setting
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.controller_faults import clear_faults
 from lumion_hw.circuits.lock import BenchLock
 from lumion_hw.clock import Clock, SystemClock
 from lumion_hw.errors import BusyError, LinkError, LinkLost, LinkTimeout, LumionError
@@ -27,6 +26,7 @@ from lumion_hw.serving.circuits_view import served_circuits, served_mesh
 from lumion_hw.serving.connections import Connections
 from lumion_hw.serving.history import MAX_SAMPLES, PERIOD_S, ReadingHistory
 from lumion_hw.serving.lease import BenchLease, Caller
+from lumion_hw.serving.ocs.change import OcsSettings
 from lumion_hw.serving.readings import BenchReadings
 from lumion_hw.serving.state import (
     MarginSample,
@@ -304,7 +304,6 @@ class BenchOwner:
             mesh=served_mesh(self.bench, keeper.service, keeper.record, _driven_ma(self.bench, points)),
             circuits=circuits,
             events=tuple(self._events),
-            recovery=keeper.recovery,
             job=self._shown_job(lease),
             lease=lease,
             health=ServedHealth(self._started_s, silent, keeper.keeps, trouble, faults),
@@ -516,7 +515,8 @@ class BenchOwner:
 
         Jobs and arguments: ``connect`` (``circuits``: names such as ``a:b``, or request documents), ``disconnect``
         (``circuits``; by default all), ``apply`` (``circuits``, ``on_refusal``, ``dry_run``), ``calibrate``
-        (``out``, ``seed``), ``recover``, ``fail`` (``unit``, ``because``), ``repaired`` (``unit``).
+        (``out``, ``seed``), ``recover``, ``fail`` and ``drain`` (``unit``, ``because``), ``repaired`` (``unit``),
+        ``clear`` (``fault``), ``cross_connect`` (``change``).
 
         Raises:
             BusyError: The caller does not hold the lease, or another job is running.
@@ -554,6 +554,11 @@ class BenchOwner:
     def record(self) -> CalibrationRecord | None:
         """The calibration record in use; ``None`` without one."""
         return self._keeper.record
+
+    @property
+    def ocs(self) -> OcsSettings:
+        """Labels, blocked ports and held cross-connects of the bench as an optical circuit switch."""
+        return self._keeper.ocs
 
     def plan_circuits(self, requests: Sequence[CircuitRequest]) -> CircuitPlan:
         """Plan circuits in addition to the active ones, without changing anything.
@@ -603,20 +608,21 @@ class BenchOwner:
         self._readings.read_faults()
         return self._readings.faults
 
-    def clear_faults(self, name: str, caller: Caller) -> tuple[Fault, ...]:
-        """Clear latched faults of the mesh controller by name, or one fault by id.
+    def clear_faults(self, name: str, caller: Caller) -> list[str]:
+        """Clear latched faults of the mesh controller by name, or one fault by id, as the job ``clear``.
 
-        Active circuits are then set up again.
+        Circuits are then set up again and measured. Returns the faults that were cleared.
 
         Raises:
-            BusyError: The caller does not hold the lease.
+            BusyError: The caller does not hold the lease, or another job is running.
             ConfigError: No latched fault has this name or id.
-            SafetyError: The cause of a fault is still present.
+            SafetyError: The cause of a fault is still present, or another fault is latched.
+            CircuitError: A circuit carries no light afterwards.
             LumionError: The controller does not answer.
         """
-        lease = self.lease.check(caller)
         try:
-            return clear_faults(self.bench, name, lease.owner)
+            cleared: list[str] = self.wait(self.start_job("clear", {"fault": name}, caller)).result
+            return cleared
         finally:
             with contextlib.suppress(LumionError):
                 self._readings.read_faults()

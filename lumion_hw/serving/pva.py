@@ -275,9 +275,9 @@ class PvaServer:
             f"{LEASE}:release": self._release_lease,
             "stop": self._stop_outputs,
         }
-        calls |= {"faults": self._faults, "clear": self._clear}
+        calls |= {"faults": self._faults, "clear": self._clear, "status": self._status}
         calls |= {f"fault:{action}": self._emulated_fault(action) for action in ("inject", "clear", "list", "active")}
-        jobs = ("connect", "disconnect", "apply", "calibrate", "recover", "fail", "repaired")
+        jobs = ("connect", "disconnect", "apply", "calibrate", "recover", "fail", "drain", "repaired")
         calls |= {job: self._job(job) for job in jobs}
         for name, function in calls.items():
             self._add(pv_name(self._bench, name), nt, "", _CallHandler(self, function))
@@ -349,8 +349,11 @@ class PvaServer:
             raise ConfigError(
                 "the argument fault is missing", hint="Give fault=NAME, such as fault=ESTOP; `faults` lists all faults."
             )
-        cleared = self._owner.clear_faults(str(query["fault"]), caller)
-        return self._structure({"result": json_text([str(fault) for fault in cleared])})
+        return self._structure({"result": json_text(self._owner.clear_faults(str(query["fault"]), caller))})
+
+    def _status(self, _query: Mapping[str, Any], _caller: Caller) -> Any:
+        fabric = self._owner.state.fabric
+        return self._structure({"result": json_text({} if fabric is None else fabric.document())})
 
     def _request_emulated_fault(
         self, caller: Caller, action: str, target: str, fault: str, arguments: Mapping[str, Any]

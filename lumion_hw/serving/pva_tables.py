@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lumion_hw.fabric import FabricAlarm, FabricStatus, RecoveryStatus
+from lumion_hw.fabric.status import UnitCondition
 from lumion_hw.files.json_text import json_text
-from lumion_hw.serving.state import AlarmSeverity, ServedState
+from lumion_hw.serving.state import AlarmSeverity, ServedState, alarm_severity
 
 _N, _M = AlarmSeverity.NONE, AlarmSeverity.MAJOR
 _ScalarValue = tuple[Any, AlarmSeverity, str]
@@ -35,7 +37,13 @@ def _alarms(state: ServedState) -> list[tuple[Any, ...]]:
     faults = [("mesh controller", int(_M), f"switched off: {fault}") for fault in state.health.faults]
     points = [(point.name, int(point.severity), point.alarm) for point in state.points.values()]
     circuits = [(circuit.name, int(circuit.severity), circuit.alarm) for circuit in state.circuits]
-    return [row for row in (*faults, *points, *circuits) if row[1]]
+    fabric = () if state.fabric is None else state.fabric.alarms
+    of_fabric = [(alarm.subject, int(alarm_severity(alarm.severity)), _alarm_text(alarm)) for alarm in fabric]
+    return [row for row in (*faults, *of_fabric, *points, *circuits) if row[1]]
+
+
+def _alarm_text(alarm: FabricAlarm) -> str:
+    return f"{alarm.condition}: {alarm.reason}" if alarm.reason else alarm.condition
 
 
 def _events(state: ServedState) -> list[tuple[Any, ...]]:
@@ -45,6 +53,18 @@ def _events(state: ServedState) -> list[tuple[Any, ...]]:
 def _spans(state: ServedState) -> list[tuple[Any, ...]]:
     spans = () if state.recovery is None else state.recovery.spans
     return [(span.name, span.bench_ms, span.at_ms, span.cpu_ms, span.source) for span in spans]
+
+
+def _fabric_jobs(state: ServedState) -> list[tuple[Any, ...]]:
+    jobs = () if state.fabric is None else state.fabric.jobs
+    return [(job.name, job.condition, " ".join(job.units), job.reason) for job in jobs]
+
+
+def _fabric_units(state: ServedState) -> list[tuple[Any, ...]]:
+    units = () if state.fabric is None else state.fabric.units
+    return [
+        (unit.name, unit.condition, unit.job, unit.replaces, " ".join(unit.replacements), unit.reason) for unit in units
+    ]
 
 
 TABLES: Mapping[str, tuple[list[tuple[str, str]], Callable[[ServedState], list[tuple[Any, ...]]]]] = {
@@ -61,12 +81,20 @@ TABLES: Mapping[str, tuple[list[tuple[str, str]], Callable[[ServedState], list[t
         [("name", "s"), ("bench_ms", "d"), ("at_ms", "d"), ("cpu_ms", "d"), ("source", "s")],
         _spans,
     ),
+    "fabric:jobs": ([("name", "s"), ("condition", "s"), ("units", "s"), ("reason", "s")], _fabric_jobs),
+    "fabric:units": (
+        [
+            ("name", "s"), ("condition", "s"), ("job", "s"), ("replaces", "s"), ("replacements", "s"), ("reason", "s"),
+        ],
+        _fabric_units,
+    ),
 }  # fmt: skip
 """For each table, its columns with PV Access types, and the function that returns its rows."""
 
 
 def _worst_severity(state: ServedState) -> _ScalarValue:
     fault_severity = [_M] if state.health.faults else []
+    fault_severity += [] if state.fabric is None else [alarm_severity(state.fabric.severity)]
     severities = [point.severity for point in state.points.values()] + [circuit.severity for circuit in state.circuits]
     worst = max([_N, *fault_severity, *severities])
     return int(worst), worst, worst.name if worst else ""
@@ -123,6 +151,30 @@ def _heat(state: ServedState) -> _ScalarValue:
     return [] if state.mesh is None else list(state.mesh.heat_mw), _N, ""
 
 
+def _fabric(
+    value: Callable[[FabricStatus], Any], otherwise: Any, *conditions: str
+) -> Callable[[ServedState], _ScalarValue]:
+    """Return the function of a scalar of the fabric; its alarm is the first one with one of these conditions."""
+
+    def scalar(state: ServedState) -> _ScalarValue:
+        fabric = state.fabric
+        if fabric is None:
+            return otherwise, _N, ""
+        alarms = [alarm for alarm in fabric.alarms if alarm.condition.startswith(conditions)]
+        texts = [f"{alarm.subject} {_alarm_text(alarm)}" for alarm in alarms]
+        return value(fabric), alarm_severity(alarms[0].severity) if alarms else _N, "; ".join(texts)
+
+    return scalar
+
+
+def _names(condition: UnitCondition) -> Callable[[FabricStatus], list[str]]:
+    return lambda fabric: [unit.name for unit in fabric.units if unit.condition == condition]
+
+
+def _recovered(value: Callable[[RecoveryStatus], Any], otherwise: Any) -> Callable[[FabricStatus], Any]:
+    return lambda fabric: otherwise if fabric.recovery is None else value(fabric.recovery)
+
+
 SCALARS: Mapping[str, tuple[str, Callable[[ServedState], _ScalarValue]]] = {
     "lease:owner": ("s", lambda state: (state.lease.owner, _N, "")),
     "lease:number": ("l", lambda state: (state.lease.number, _N, "")),
@@ -143,6 +195,22 @@ SCALARS: Mapping[str, tuple[str, Callable[[ServedState], _ScalarValue]]] = {
     "health:faults": ("as", _faults),
     "health:silent": ("as", _silent),
     "health:severity": ("i", _worst_severity),
+    "fabric:severity": ("i", _fabric(lambda fabric: int(alarm_severity(fabric.severity)), 0, "")),
+    "fabric:manager": ("s", _fabric(lambda fabric: fabric.manager, "")),
+    "fabric:refused": (
+        "as",
+        _fabric(lambda f: [job.name for job in f.jobs if job.condition == "refused"], [], "refused", "not connected"),
+    ),
+    "fabric:failed": ("as", _fabric(_names("failed"), [], "failed")),
+    "fabric:drained": ("as", _fabric(_names("drained"), [])),
+    "fabric:warm": ("as", _fabric(_names("warm spare"), [])),
+    "fabric:cold": ("as", _fabric(_names("cold spare"), [], "cold")),
+    "fabric:circuits": ("as", _fabric(lambda fabric: list(fabric.circuits), [])),
+    "fabric:plans_ready": ("?", _fabric(lambda fabric: fabric.plans_ready, False, "without a usable spare")),
+    "fabric:interrupted": ("s", _fabric(lambda fabric: fabric.interrupted, "", "interrupted")),
+    "recovery:time_s": ("d", _fabric(_recovered(lambda recovery: recovery.time_s, math.nan), math.nan)),
+    "recovery:failed": ("s", _fabric(_recovered(lambda recovery: recovery.failed or recovery.circuit, ""), "")),
+    "recovery:spare": ("s", _fabric(_recovered(lambda recovery: recovery.spare, ""), "")),
     "health:emulated": ("?", lambda state: (state.is_emulated, _N, "")),
 }
 """For each scalar, its PV Access type, and the function that returns value, severity and alarm."""

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.fabric.spans import Span
+from lumion_hw.fabric import FabricStatus, RecoveryStatus
+from lumion_hw.fabric.status import Severity
 from lumion_hw.mesh.layout.topology import State
 
 MAX_STAGES = 50
@@ -159,75 +160,6 @@ class ServedEvent:
 
 
 @dataclass(frozen=True)
-class ServedRecovery:
-    """The last recovery of the fabric.
-
-    Attributes:
-        time_s: Time of the report, in seconds since 1970.
-        failed: Name of the replaced server or accelerator, or empty.
-        spare: Name of the spare that replaced it, or empty.
-        reason: Reason for the recovery.
-        spans: Durations of the steps of the recovery, in order.
-    """
-
-    time_s: float
-    failed: str
-    spare: str
-    reason: str
-    spans: tuple[Span, ...]
-
-
-UnitCondition = Literal["in service", "warm spare", "cold spare", "failed", "job member", "spare", "unused"]
-"""Condition of a server or accelerator of the fabric; ``job member`` and ``spare`` while no program maintains it."""
-
-
-@dataclass(frozen=True)
-class ServedUnit:
-    """A server or accelerator of the fabric.
-
-    Attributes:
-        reason: Reason why the unit has failed or the spare is cold; empty otherwise.
-        job: Job that the unit serves; empty without one.
-        replaces: Member of the job in whose place the unit serves; empty if the unit is that member.
-        modules: Names of its optical modules.
-    """
-
-    name: str
-    condition: UnitCondition
-    reason: str = ""
-    job: str = ""
-    replaces: str = ""
-    modules: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class ServedFabricJob:
-    """A job of the bench file.
-
-    Attributes:
-        units: Servers or accelerators that serve as its members, in rank order.
-        refused: Reason why the job has no circuits; empty while it has circuits.
-    """
-
-    name: str
-    units: tuple[str, ...]
-    refused: str = ""
-
-
-@dataclass(frozen=True)
-class ServedFabric:
-    """Servers, jobs and spares of the bench file.
-
-    Attributes:
-        is_maintained: Whether this server keeps the jobs connected and replaces failed units.
-    """
-
-    units: tuple[ServedUnit, ...]
-    jobs: tuple[ServedFabricJob, ...]
-    is_maintained: bool
-
-
-@dataclass(frozen=True)
 class ServedCurve:
     """Readings of a running scan over the setting that it changes.
 
@@ -273,8 +205,7 @@ class ServedJob:
     """A task that a client has started, such as a calibration.
 
     Attributes:
-        kind: ``connect``, ``disconnect``, ``apply``, ``calibrate``, ``recover``, ``fail`` or ``repaired``; ``scan`` if
-            an attached program runs it.
+        kind: Name of the call, such as ``connect``; ``scan`` if an attached program runs it.
         begun_s: Start time, in seconds since 1970.
         done: Number of completed steps of the current stage.
         total: Number of steps of the current stage; 0 if unknown.
@@ -358,10 +289,9 @@ class ServedState:
         points: Readings and settings by name, in the order of the bench.
         mesh: The mesh; ``None`` if the bench has no mesh with heater currents.
         events: The last events, oldest first.
-        recovery: The last recovery; ``None`` before the first.
         job: The running or last job; ``None`` before the first.
         record_sha256: Hash of the calibration record; empty without a record.
-        fabric: Servers, jobs and spares; ``None`` if the bench file has no servers.
+        fabric: Jobs, servers, spares and the last recovery; ``None`` if the bench file has no servers.
     """
 
     number: int
@@ -371,13 +301,22 @@ class ServedState:
     mesh: ServedMesh | None
     circuits: tuple[ServedCircuit, ...]
     events: tuple[ServedEvent, ...]
-    recovery: ServedRecovery | None
     job: ServedJob | None
     lease: ServedLease
     health: ServedHealth
     record_sha256: str = ""
     is_emulated: bool = False
-    fabric: ServedFabric | None = None
+    fabric: FabricStatus | None = None
+
+    @property
+    def recovery(self) -> RecoveryStatus | None:
+        """The last recovery; ``None`` before the first."""
+        return None if self.fabric is None else self.fabric.recovery
+
+
+def alarm_severity(severity: Severity) -> AlarmSeverity:
+    """Return the severity of an alarm of the fabric with its EPICS number."""
+    return AlarmSeverity[severity.upper()]
 
 
 @dataclass(frozen=True)

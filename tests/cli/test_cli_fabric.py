@@ -11,13 +11,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lumion_hw.bench.bench import load
 from lumion_hw.circuits import BenchLock
 from lumion_hw.cli import main
 from lumion_hw.errors import CircuitError
-from lumion_hw.fabric import FabricJournal, FabricManager, FabricState
+from lumion_hw.fabric import FabricJournal, FabricManager, FabricState, StandbyStatus, fabric_status
 from lumion_hw.fabric.requests import FabricRequest, RequestBox
 from tests import recorded_calibration
 from tests.cli.test_cli_emulate import served
@@ -49,11 +51,15 @@ def test_a_server_is_failed_by_hand_and_the_history_tells_where_the_time_went(to
     events = [each["event"] for each in told("run", "--for", "1s", *ON_THE_BENCH)]
     assert events[-1] == "watching"
     (status,) = told("status")
-    assert [(job["members"], job["state"]) for job in status["jobs"]] == [(["a", "b"], "connected")]
+    assert [(job["units"], job["condition"]) for job in status["jobs"]] == [(["a", "b"], "connected")]
+    assert (status["manager"], status["severity"], status["recovery"]) == ("", "none", None)
     failed = told("fail", "b", "--because", "ECC errors", *ON_THE_BENCH)
-    assert failed[-1]["jobs"] == {"a-b": ["a", "c"]}
+    assert failed[-1]["jobs"][0]["units"] == ["a", "c"]
     (status,) = told("status")
-    assert status["state"]["failed"] == {"b": "ECC errors"}
+    assert [(unit["name"], unit["condition"], unit["reason"]) for unit in status["units"]][1] == (
+        "b", "failed", "ECC errors",
+    )  # fmt: skip
+    assert (status["recovery"]["failed"], status["recovery"]["spare"]) == ("b", "c")
     (history,) = told("history")
     done = next(entry for entry in history["entries"] if entry.get("outcome") == "done")
     assert (done["failed"], done["spare"]) == ("b", "c")
@@ -76,11 +82,12 @@ def test_a_job_without_a_spare_ends_with_code_3_and_the_reason(told: Told, capsy
     told("fail", "c", *ON_THE_BENCH)
     told("fail", "b", *ON_THE_BENCH, code=3)
     (status,) = told("status")
-    assert "no free spare" in status["state"]["refused"]["a-b"]
+    assert (status["severity"], status["alarms"][0]["subject"]) == ("major", "job a-b")
+    assert "no free spare" in status["alarms"][0]["reason"]
 
 
 @contextlib.contextmanager
-def serving_requests(lock: BenchLock, state: Path, perform: Callable[[FabricRequest], None]) -> Iterator[None]:
+def serving_requests(lock: BenchLock, state: Path, perform: Callable[[FabricRequest], Any]) -> Iterator[None]:
     """Do requests in a thread, as the manager does between two steps."""
     over = threading.Event()
 
@@ -113,8 +120,58 @@ def test_where_a_manager_runs_it_does_what_is_asked_and_the_outcome_is_reported(
         assert "every circuit of the jobs carries light" in capsys.readouterr().out
         assert main(["fabric", "recover", *target, "--repaired", "b"]) == 3
         assert "sfp-a:sfp-b is dark" in capsys.readouterr().err
+        assert main(["fabric", "repaired", *target, "b"]) == 3
         assert main(["fabric", "recover", *target]) == 0
-    assert done == [FabricRequest("fail", "b"), FabricRequest("repaired", "b"), FabricRequest("recover")]
+        assert main(["fabric", "drain", *target, "b", "--because", "new memory"]) == 0
+        assert main(["fabric", "clear", *target, "ESTOP"]) == 0
+    assert done == [
+        FabricRequest("fail", "b"),
+        FabricRequest("repaired", "b"),
+        FabricRequest("repaired", "b"),
+        FabricRequest("recover"),
+        FabricRequest("drain", "b", "new memory"),
+        FabricRequest("clear", "ESTOP"),
+    ]
+
+
+def test_the_status_of_a_running_manager_is_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def perform(request: FabricRequest) -> dict[str, object]:
+        assert request == FabricRequest("status")
+        state = FabricState(failed={"b": "no light"}, cold={"c": "no path"})
+        standby = StandbyStatus({"a": ()}, {("a", "c"): "no path either"})
+        found = fabric_status(load(SMALL), state, (), manager="lumion fabric run of ada@lab3:4711", standby=standby)
+        assert found is not None
+        return found.document()
+
+    target = [str(SMALL), "--state", str(tmp_path)]
+    with BenchLock(tmp_path, "lumion fabric run") as lock, serving_requests(lock, tmp_path, perform):
+        assert main(["fabric", "status", *target]) == 0
+        text = capsys.readouterr().out
+        assert main(["fabric", "status", *target, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["plans_ready"] is True
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "MAJOR job a-b not connected without circuits sfp-a:sfp-b, sfp-b:sfp-a" in lines
+    assert "MINOR spare c cold no path" in lines
+    assert not [line for line in lines if "without a usable spare" in line], "the job is not connected"
+    assert "lumion fabric run of ada@lab3:4711; recovery plans are ready; 0 fades, 0 false alarms" in lines
+
+
+def test_the_status_of_a_busy_manager_comes_from_its_journals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lumion_hw.cli.fabric._STATUS_TIMEOUT_S", 0.0)
+    with BenchLock(tmp_path, "lumion serve"):
+        assert main(["fabric", "status", str(SMALL), "--state", str(tmp_path), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["units"][0]["condition"] == "job member"
+    assert "(lumion serve) is busy, so this is the state of its journals" in err
+
+
+def test_the_status_of_a_bench_without_servers_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bench = tmp_path / "bench.yaml"
+    bench.write_text(SMALL.read_text(encoding="utf-8").partition("servers:")[0], encoding="utf-8")
+    assert main(["fabric", "status", str(bench), "--state", str(tmp_path)]) == 2
+    assert f"{bench} has no servers" in capsys.readouterr().err
 
 
 def test_a_manager_that_takes_no_request_leaves_nothing_for_the_next_one(
@@ -177,7 +234,8 @@ def test_status_gives_the_reason_of_a_cold_spare_and_lists_a_repaired_member(
         journal.record("cold spares", FabricState(places={"b": "c"}, cold={"b": "no path from port 6 to port 8"}))
     assert main(["fabric", "status", str(SMALL), "--state", str(tmp_path)]) == 0
     captured = capsys.readouterr()
-    assert re.search(r"^c +in use$\n^b +cold: no path from port 6 to port 8$", captured.out, re.MULTILINE)
+    assert re.search(r"^b +cold spare .* no path from port 6 to port 8$", captured.out, re.MULTILINE)
+    assert re.search(r"^c +job member +a-b +b +", captured.out, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -97,5 +97,7 @@ def test_a_request_that_is_withdrawn_is_not_done(box: RequestBox) -> None:
 
 
 def test_an_unknown_request_says_which_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"there is no request 'explode'\. Requests: fail, repaired, recover"):
+    with pytest.raises(
+        ConfigError, match=r"there is no request 'explode'\. Requests: status, clear, recover, fail, drain, repaired"
+    ):
         FabricRequest("explode").perform(SimpleNamespace(begin=None))  # type: ignore[arg-type] # not called

@@ -16,7 +16,7 @@ import numpy as np
 
 from lumion_hw.bench.bench import load
 from lumion_hw.errors import ConfigError
-from lumion_hw.fabric.spans import Span
+from lumion_hw.fabric import FabricStatus, JobStatus, RecoveryStatus, Span, UnitStatus
 from lumion_hw.serving.history import ReadingHistory
 from lumion_hw.serving.lease import BenchLease, Caller
 from lumion_hw.serving.owner import Subscription
@@ -31,12 +31,34 @@ from lumion_hw.serving.state import (
     ServedLease,
     ServedMesh,
     ServedPath,
-    ServedRecovery,
     ServedState,
 )
 
 NOW_S = 1_800_000_000.0
 HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def a_fabric(**changes: Any) -> FabricStatus:
+    """Return a managed fabric without alarms, whose spare c serves in the place of b."""
+    jobs = (JobStatus("train", ("a", "c"), "connected", "", ("sfp-a:sfp-c", "sfp-c:sfp-a")),)
+    fabric = FabricStatus(
+        bench="small",
+        manager="lumion serve of ada@lab3:4711",
+        severity="none",
+        alarms=(),
+        jobs=jobs,
+        units=(UnitStatus("a", "in service", job="train", modules=("sfp-a",), replacements=("b",)),),
+        circuits=("sfp-a:sfp-c", "sfp-c:sfp-a"),
+        plans_ready=True,
+        interrupted="",
+        recovery=RecoveryStatus(
+            NOW_S, "b", "c", "", (Span("detected", 5.0, 0.5, 5.0), Span("programmed", 20.0, 1.0, 25.0))
+        ),
+        avoided_pucs=(),
+        fades=2,
+        false_alarms=1,
+    )
+    return dataclasses.replace(fabric, **changes)
 
 
 def a_state(number: int = 1, **changes: Any) -> ServedState:
@@ -93,14 +115,12 @@ def a_state(number: int = 1, **changes: Any) -> ServedState:
         mesh=mesh,
         circuits=circuits,
         events=(ServedEvent(1, NOW_S, "asked", {"what": HOSTILE, "by": "Ada"}),),
-        recovery=ServedRecovery(
-            NOW_S, "b", "c", "", (Span("detected", 5.0, 0.5, 5.0), Span("programmed", 20.0, 1.0, 25.0))
-        ),
         job=ServedJob(2, "calibrate", "ada", NOW_S, "sweeps", 3, 12, {"held_out_db": 0.14}),
         lease=ServedLease("ada", 3, NOW_S, 1.0, 9.0),
         health=ServedHealth(NOW_S - 100, {"sfp-c": (NOW_S - 9, "no answer")}, "circuits"),
         record_sha256="88aa559d3984beef",
         is_emulated=True,
+        fabric=a_fabric(),
     )
     return dataclasses.replace(state, **changes)
 

@@ -8,24 +8,19 @@ from typing import Any
 import pytest
 
 import lumion_hw
-from lumion_hw.bench.bench import load
-from lumion_hw.fabric import FabricState
+from lumion_hw.fabric import FabricAlarm, FabricStatus
 from lumion_hw.serving import event_sentences
 from lumion_hw.serving.event_sentences import event_sentence
-from lumion_hw.serving.fabric_view import served_fabric
 from lumion_hw.serving.headline import headline, short_reason
 from lumion_hw.serving.state import (
     AlarmSeverity,
     Point,
     ServedCircuit,
-    ServedFabric,
-    ServedFabricJob,
     ServedHealth,
     ServedJob,
     ServedState,
-    ServedUnit,
 )
-from tests.serving.page_states import NOW_S, a_state
+from tests.serving.page_states import NOW_S, a_fabric, a_state
 
 OK, MINOR, MAJOR, INVALID = AlarmSeverity
 COLD = "no path from port 35 to port 34 with 46 blocked PUC states and 6 active circuits (proven). Set move_price."
@@ -48,8 +43,8 @@ def health(**changes: Any) -> ServedHealth:
     return dataclasses.replace(ServedHealth(NOW_S, {}, "circuits"), **changes)
 
 
-def fabric(*units: ServedUnit, refused: str = "") -> ServedFabric:
-    return ServedFabric(units, (ServedFabricJob("train", ("s0", "s1"), refused),), is_maintained=True)
+def fabric(*alarms: FabricAlarm) -> FabricStatus:
+    return a_fabric(alarms=alarms)
 
 
 JOB = ServedJob(2, "calibrate", "ada", NOW_S, "sweeps", 3, 12)
@@ -102,17 +97,22 @@ ESTOP = "ESTOP (latched): emergency stop"
             "The job calibrate failed: no light; no calibration record, so no circuits: calibrate the mesh first",
         ),
         (
-            {"fabric": fabric(ServedUnit("server3", "cold spare", COLD))},
+            {"fabric": fabric(FabricAlarm("minor", "spare server3", "cold", COLD))},
             MINOR,
             "2 circuits up, smallest margin 6.3 dB at b:a; spare server3 cold: no path from port 35 to port 34",
         ),
         (
-            {"fabric": fabric(ServedUnit("s0", "failed", "no light"), ServedUnit("s2", "in service", replaces="s0"))},
+            {"fabric": fabric(FabricAlarm("minor", "s0", "failed, replaced by s2", "no light"))},
             MINOR,
-            "2 circuits up, smallest margin 6.3 dB at b:a; s0 failed, replaced by s2",
+            "2 circuits up, smallest margin 6.3 dB at b:a; s0 failed, replaced by s2: no light",
         ),
         (
-            {"fabric": fabric(refused="s0 failed. No spare is left.")},
+            {"fabric": fabric(*(FabricAlarm("minor", name, "without a usable spare") for name in "abc"))},
+            MINOR,
+            "2 circuits up, smallest margin 6.3 dB at b:a; a and 2 more without a usable spare",
+        ),
+        (
+            {"fabric": fabric(FabricAlarm("major", "job train", "refused", "s0 failed. No spare is left."))},
             MAJOR,
             "2 circuits up, smallest margin 6.3 dB at b:a; job train refused: s0 failed",
         ),
@@ -177,27 +177,3 @@ def test_every_sentence_belongs_to_an_event_of_the_package() -> None:
     logged = set(re.findall(r'"([a-z][a-z ]+)"', sources))
     for event in event_sentences._SENTENCES:
         assert event.removeprefix("fabric ") in logged, event
-
-
-def test_servers_jobs_and_spares_have_their_condition() -> None:
-    model = load("lumion-prototype")
-    state = FabricState(places={"server0": "server2"}, failed={"server0": "no light"})
-    circuits = {"sfp-s3n0:sfp-s3n0", "sfp-s3n1:sfp-s3n1"}
-    served = served_fabric(model, state, circuits, {}, is_maintained=True)
-    assert served is not None
-    assert [(unit.name, unit.condition, unit.reason, unit.replaces) for unit in served.units] == [
-        ("server0", "failed", "no light", ""),
-        ("server1", "in service", "", ""),
-        ("server2", "in service", "", "server0"),
-        ("server3", "warm spare", "", ""),
-    ]
-    assert served.jobs == (ServedFabricJob("server0-server1", ("server2", "server1")),)
-    cold = served_fabric(model, FabricState(), set(), {"server3": COLD}, is_maintained=True)
-    assert cold is not None
-    assert [unit.condition for unit in cold.units] == ["in service", "in service", "cold spare", "cold spare"]
-    assert cold.units[3].reason == COLD
-    idle = served_fabric(model, FabricState(), set(), {}, is_maintained=False)
-    assert idle is not None
-    assert [unit.condition for unit in idle.units] == ["job member", "job member", "spare", "spare"]
-    without_servers = model.model_copy(update={"servers": []})
-    assert served_fabric(without_servers, FabricState(), set(), {}, is_maintained=False) is None

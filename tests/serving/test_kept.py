@@ -16,10 +16,14 @@ from tests.waiting import until
 pytestmark = pytest.mark.long
 
 
+def raw(client, name: str):
+    value = client.get(name)
+    return getattr(value, "raw", value)
+
+
 def told(client, name: str) -> object:
     """Return a value, unwrapped or not, because p4p 4.3 stops unwrapping after the first table."""
-    value = client.get(name)
-    return getattr(value, "raw", value).value
+    return raw(client, name).value
 
 
 def test_a_circuit_is_connected_held_shown_and_taken_down(tmp_path) -> None:
@@ -73,6 +77,21 @@ def test_a_server_that_is_lost_is_replaced_and_the_spans_are_shown(tmp_path) -> 
         assert np.all(np.diff(spans.at_ms) >= 0.0)
         until(lambda: "sfp-c:sfp-b" in {each.name for each in served.owner.state.circuits}, 60.0)
         assert served.owner.state.recovery.spare == "c"
+        status = json.loads(served.rpc(client, "status").result)
+        assert [(unit["name"], unit["condition"]) for unit in status["units"]][:2] == [
+            ("a", "failed"), ("b", "in service"),
+        ]  # fmt: skip
+        with refused("CircuitError: b stays in service"):
+            served.rpc(client, "drain", unit="b", timeout=250.0)
+        with refused("ConfigError: there is no server 'x'"):
+            served.rpc(client, "drain", unit="x")
+        status = json.loads(served.rpc(client, "repaired", unit="a", timeout=250.0).result)
+        assert status["jobs"][0]["condition"] == "connected"
+        until(lambda: list(raw(client, "small:fabric:failed").value) == [], 60.0)
+        served.rpc(client, "stop")
+        assert "ESTOP" in served.rpc(client, "clear", fault="ESTOP", timeout=250.0).result
+        assert served.owner.faults() == ()
+        until(lambda: list(client.get("small:circuits").value.severity) == [0, 0, 0], 60.0)
         client.close()
 
 

@@ -79,10 +79,14 @@ def test_circuits_mesh_jobs_and_recovery_are_counted(samples) -> None:
 
 
 def test_a_bench_of_which_little_is_known_has_few_metrics_and_no_error() -> None:
-    state = dataclasses.replace(a_state(1), points={}, mesh=None, circuits=(), events=(), recovery=None, job=None)
+    state = dataclasses.replace(a_state(1), points={}, mesh=None, circuits=(), events=(), fabric=None, job=None)
     samples = measured(state)
     assert one(samples, "lumion_bench_info", bench="small") == 1.0
-    assert not [name for name, _ in samples if name.startswith(("lumion_circuit", "lumion_reading", "lumion_recovery"))]
+    assert not [
+        name
+        for name, _ in samples
+        if name.startswith(("lumion_circuit", "lumion_reading", "lumion_recovery", "lumion_fabric"))
+    ]
 
 
 def test_names_are_labels_and_never_lines_of_their_own() -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from lumion_hw.fabric import FabricAlarm, JobStatus, UnitStatus
 from lumion_hw.serving.lease import Caller
 from lumion_hw.serving.page.server import PageServer
 from lumion_hw.serving.state import AlarmSeverity, Point, ServedCurve, ServedEvent, ServedJob, ServedMesh
 from tests.serving.chromium import browser, complaints, require_chromium
-from tests.serving.page_states import HOSTILE, NOW_S, StagedOwner, a_state
+from tests.serving.page_states import HOSTILE, NOW_S, StagedOwner, a_fabric, a_state
 from tests.serving.serving_bench import Served, serving
 from tests.waiting import until
 
@@ -434,3 +435,30 @@ def test_more_pages_than_a_browser_has_connections_all_show_the_bench(staged) ->
             driver.switch_to.window(handle)
             driver.close()
     driver.switch_to.window(first)
+
+
+def test_the_panel_of_servers_shows_conditions_spares_and_alarms(staged) -> None:
+    fabric = a_fabric(
+        severity="major",
+        alarms=(
+            FabricAlarm("major", "job train", "refused", "no spare is left"),
+            FabricAlarm("minor", "spare c", "cold"),
+        ),
+        jobs=(JobStatus("train", ("a", "b"), "refused", "no spare is left"),),
+        units=(
+            UnitStatus("a", "in service", job="train", modules=("sfp-a",), replacements=("c",)),
+            UnitStatus("b", "drained", "new memory", modules=("sfp-b",)),
+            UnitStatus("c", "cold spare", modules=("sfp-c",)),
+        ),
+    )
+    staged.owner.publish(fabric=fabric)
+    staged.driver.get(staged.server.address)
+    until(lambda: staged.text("#fabric-jobs") == "train: a – b REFUSED", 60.0)
+    tiles = "return [...document.querySelectorAll('#fabric-units .tile')].map((each) => each.innerText)"
+    first, second, third = (" ".join(text.split()) for text in staged.driver.execute_script(tiles))
+    assert first == "a in service job train · job refused · can be replaced by c sfp-a"
+    assert second == "b drained new memory sfp-b"
+    assert third.startswith("c cold spare")
+    until(lambda: "job train refused: no spare is left" in staged.text("#alarm-list"), 60.0)
+    assert "spare c cold" in staged.text("#alarm-list")
+    assert complaints(staged.driver) == []

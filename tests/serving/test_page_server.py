@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from lumion_hw.errors import ConfigError, InUseError
+from lumion_hw.fabric import RecoveryStatus
 from lumion_hw.serving.lease import Caller
 from lumion_hw.serving.page import guard, stream
 from lumion_hw.serving.page.server import PageServer
 from lumion_hw.serving.reach import parse_networks
 from lumion_hw.serving.state import MarginSample
-from tests.serving.page_states import HOSTILE, NOW_S, Reader, StagedOwner, a_state
+from tests.serving.page_states import HOSTILE, NOW_S, Reader, StagedOwner, a_fabric, a_state
 from tests.waiting import until
 
 PAGE_BYTES = 300_000
@@ -100,6 +101,13 @@ def test_the_whole_page_is_small_has_nothing_inline_and_nothing_from_elsewhere(c
         assert "eval(" not in text
 
 
+def test_the_status_of_the_fabric_is_the_document_of_the_command(owner, client) -> None:
+    document = client.get("/status").json()
+    assert document == json.loads(json.dumps(a_fabric().document()))
+    owner.publish(fabric=None)
+    assert client.get("/status").json() == {}
+
+
 def test_only_its_own_names_are_answered_to(client) -> None:
     for name in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", ""):
         assert client.get("/metrics", headers={"Host": name}).status_code == 400, name
@@ -134,7 +142,8 @@ def test_names_from_files_are_text_in_every_picture(owner, client) -> None:
         frozenset(),
         (path.__class__(HOSTILE, 1, trace.port, trace.pucs, (None,) * (len(trace.pucs) + 1)),),
     )
-    owner.publish(mesh=mesh, recovery=state.recovery.__class__(NOW_S, HOSTILE, HOSTILE, HOSTILE, state.recovery.spans))
+    recovery = RecoveryStatus(NOW_S, HOSTILE, HOSTILE, HOSTILE, state.recovery.spans)
+    owner.publish(mesh=mesh, fabric=a_fabric(recovery=recovery))
     for picture in ("/mesh.svg", "/recovery.svg"):
         text = client.get(picture).text
         assert "&lt;img" in text

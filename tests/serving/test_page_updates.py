@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from lumion_hw.fabric.spans import Span
+from lumion_hw.fabric import FabricAlarm, Span
 from lumion_hw.serving.history import MAX_INTERVALS
 from lumion_hw.serving.page.updates import PageUpdates, margin_curves, to_json
 from lumion_hw.serving.state import MarginSample, Point, ServedEvent, ServedLease, ServedState
 from tests.effort import examples
-from tests.serving.page_states import HOSTILE, NOW_S, a_state
+from tests.serving.page_states import HOSTILE, NOW_S, a_fabric, a_state
 
 
 def told(updates: PageUpdates, since: int = 0) -> dict:
@@ -206,9 +206,22 @@ def test_spans_and_arrays_of_numpy_are_told_as_plain_numbers() -> None:
     first = a_state(1)
     job = dataclasses.replace(first.job, result={"loss": np.float64(1.25), "ways": (np.int64(3), {4})})
     recovery = dataclasses.replace(first.recovery, spans=(Span("detected", 1.0, 0.1, 1.0, "emulated: <b>"),))
-    updates.update(dataclasses.replace(first, job=job, recovery=recovery))
+    updates.update(dataclasses.replace(first, job=job, fabric=a_fabric(recovery=recovery)))
     assert told(updates)["parts"]["job"]["result"] == {"loss": 1.25, "ways": [3, [4]]}
     assert told(updates)["parts"]["recovery"]["spans"][0][4] == "emulated: <b>"
+
+
+def test_the_fabric_is_sent_with_short_reasons_and_numbers_of_severity(updates) -> None:
+    alarm = FabricAlarm("minor", "spare c", "cold", "no path from port 3 to port 4. Set move_price.")
+    updates.update(a_state(2, fabric=a_fabric(alarms=(alarm,), severity="minor")))
+    fabric = told(updates, 1)["parts"]["fabric"]
+    assert fabric["alarms"] == [
+        {"severity": 1, "subject": "spare c", "condition": "cold", "reason": "no path from port 3 to port 4"}
+    ]
+    assert fabric["units"][0]["replacements"] == ["b"]
+    assert told(updates, 1)["parts"]["headline"][1].endswith(
+        "spare c cold: no path from port 3 to port 4; sfp-c does not answer"
+    )
 
 
 def test_when_a_circuit_was_measured_is_told_to_the_second(updates) -> None:

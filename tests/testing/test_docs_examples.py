@@ -7,6 +7,8 @@ blocks of docs/circuits.md and the two tutorials run as one session each.
 """
 
 import contextlib
+import json
+import os
 import re
 import shlex
 import shutil
@@ -213,10 +215,12 @@ def test_the_recovery_by_hand_prints_what_the_page_shows(tmp_path, monkeypatch) 
 
             if "history" in command:
                 until(lambda printed=printed: re.search(r"done +c +b ", printed()))
+            elif "status" in command:  # plans are made in the background
+                until(lambda printed=printed, expected=expected: shape(printed()) == shape(expected))
             else:
                 assert shape(printed()) == shape(expected), arguments
     assert [command[1:3] for command, _ in steps if command[1] == "fabric"] == [
-        ["fabric", name] for name in ("run", "status", "fail", "status", "recover", "history")
+        ["fabric", name] for name in ("run", "status", "fail", "status", "repaired", "history")
     ]
 
 
@@ -341,3 +345,29 @@ def test_the_bench_of_the_second_tutorial_is_the_example_and_passes_its_commands
     assert [command[1:3] for command, _ in steps] == [
         *(["bench", "check"], ["bench", "show"], ["run", "mzi_bench.yaml"], ["mesh", "route"])
     ]
+
+
+@pytest.mark.long
+def test_the_commands_of_the_page_of_the_switch_print_what_it_shows(tmp_path, monkeypatch) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("no curl here")
+    recorded_in(tmp_path)
+    (calibrate_command, _), (serve_command, _), *requests = session(ROOT / "docs" / "switch.md")
+    assert calibrate_command[0] == "lumion-calibrate"
+    command = [str(Path(sys.executable).with_name("lumion")), *serve_command[1:-1], "--page-port", "0", "--json"]
+    command += ["--state", str(tmp_path / "state")]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        try:
+            assert server.stdout is not None
+            served = json.loads(server.stdout.readline())
+            monkeypatch.setenv("URL", served["page"].rstrip("/"))
+            monkeypatch.setenv("TOKEN", served["page_token"])
+            for arguments, expected in requests:
+                curl = [os.path.expandvars(argument) for argument in arguments]
+                done = subprocess.run(curl, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+                # Values in quotes are those of the record; other numbers with decimals are measured.
+                printed, shown = (re.sub(r"(?<=:)-?\d+\.\d+", "#", text) for text in (done.stdout, expected))
+                assert shape(printed) == shape(shown), arguments
+        finally:
+            server.terminate()
+    assert len(requests) == 6

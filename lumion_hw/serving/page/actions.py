@@ -9,7 +9,7 @@ from typing import Any
 
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.serving.lease import Caller
-from lumion_hw.serving.owner import BenchOwner
+from lumion_hw.serving.owner import MAX_PUBLISH_S, BenchOwner
 from lumion_hw.serving.page.updates import to_json
 
 TOKEN_HEADER = "X-Lumion-Token"
@@ -30,9 +30,7 @@ class PageActions:
             "set": lambda arguments, caller: owner.write(_text(arguments, "name"), arguments.get("value"), caller),
             "job": self._job,
             "stop": lambda arguments, caller: owner.stop_outputs(caller),
-            "clear": lambda request, caller: [
-                str(fault) for fault in owner.clear_faults(_text(request, "name"), caller)
-            ],
+            "clear": lambda arguments, caller: owner.clear_faults(_text(arguments, "name"), caller),
         }
 
     def is_valid_token(self, token: str) -> bool:
@@ -48,18 +46,38 @@ class PageActions:
             client: Address of the browser.
         """
         try:
-            arguments = _object(body)
-            number = arguments.get("lease")
-            if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
-                raise ConfigError("the lease number must be a whole number")
             function = self._actions.get(action)
             if function is None:
                 raise ConfigError(f"there is no action {action!r}", hint=f"The actions are {', '.join(self._actions)}.")
-            # No account: only the lease number identifies the holder, not any page opened on the same host.
-            caller = Caller(f"page@{client}", number=number)
-            return 200, to_json({"done": function(arguments, caller)})
+            return 200, to_json({"done": _call(function, body, client)})
         except LumionError as error:
             return error_response(error)
+
+    def cross_connect(self, body: bytes, client: str) -> tuple[int, str]:
+        """Change the bench as an optical circuit switch; return the HTTP status and what was changed, as JSON.
+
+        Args:
+            body: The change as a JSON object (:class:`~lumion_hw.serving.ocs.change.OcsChange`), and ``lease``.
+            client: Address of the client.
+        """
+
+        def change(arguments: Mapping[str, Any], caller: Caller) -> Any:
+            document = {name: value for name, value in arguments.items() if name != "lease"}
+            job = self._owner.wait(self._owner.start_job("cross_connect", {"change": document}, caller))
+            self._await_published()
+            return job.result
+
+        try:
+            return 200, to_json(_call(change, body, client))
+        except LumionError as error:
+            return error_response(error)
+
+    def _await_published(self) -> None:
+        """Wait for a state that was read after this call, because the client's next request must find its change."""
+        number = self._owner.state.number + 2  # the next one may have been read before
+        with self._owner.subscribe() as states:
+            while (state := states.wait(4.0 * MAX_PUBLISH_S)) is not None and state.number < number:
+                pass
 
     def _take(self, arguments: Mapping[str, Any], caller: Caller) -> int:
         instead_of = arguments.get("instead_of")
@@ -85,13 +103,33 @@ def error_response(error: LumionError) -> tuple[int, str]:
     return 409 if error.exit_code == 6 else 422, to_json(document)
 
 
+def _call(function: Callable[[Mapping[str, Any], Caller], Any], body: bytes, client: str) -> Any:
+    arguments = _object(body)
+    number = arguments.get("lease")
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+        raise ConfigError("the lease number must be a whole number")
+    # No account: only the lease number identifies the holder, not any page opened on the same host.
+    return function(arguments, Caller(f"page@{client}", number=number))
+
+
 def _object(body: bytes) -> Mapping[str, Any]:
     try:
-        document = json.loads(body, parse_constant=_reject_constant)
+        document = json.loads(body, parse_constant=_reject_constant, object_pairs_hook=_reject_duplicates)
+    except ConfigError:  # it is a ValueError, too
+        raise
     except (ValueError, RecursionError) as error:
         raise ConfigError("the request is not JSON", hint="Send an object with the arguments of the action.") from error
     if not isinstance(document, dict):
         raise ConfigError("the request is not a JSON object", hint='Send {"name": value}.')
+    return document
+
+
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(f"the request names {twice[:40]!r} twice", hint="Nothing was changed.")
     return document
 
 

@@ -19,10 +19,12 @@ from lumion_hw.circuits import CircuitRequest
 from lumion_hw.circuits.plan.explanation import budget_lines, explain
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.serving.metrics import BenchMetrics, dashboard_path
+from lumion_hw.serving.ocs.openapi import openapi_document
 from lumion_hw.serving.owner import BenchOwner
 from lumion_hw.serving.page.actions import TOKEN_HEADER, PageActions, error_response
 from lumion_hw.serving.page.drawing import MeshPicture, plan_svg, recovery_svg
 from lumion_hw.serving.page.guard import PageGuard, read_body
+from lumion_hw.serving.page.ocs_view import OcsView
 from lumion_hw.serving.page.static_files import STATIC, static_files
 from lumion_hw.serving.page.stream import EventResponse, UpdateStream
 from lumion_hw.serving.page.updates import margin_curves, to_json
@@ -47,12 +49,14 @@ class PageApp:
         section = owner.bench.model.mesh
         self._picture = None if section is None else MeshPicture(owner.bench.model.topology())
         self._planning = threading.Lock()
+        self._ocs = OcsView(owner)
 
     def asgi(self, hosts: Collection[str], allowed: Networks) -> Starlette:
         """Return the ASGI application for the given host names and client networks."""
         routes = [Route(path, static_files(name)) for path, name in STATIC.items()]
         answers: dict[str, Answer] = {
             "/events": self._events,
+            "/status": self._status,
             "/mesh.svg": self._mesh,
             "/recovery.svg": self._recovery,
             "/margins": self._margins,
@@ -61,8 +65,12 @@ class PageApp:
             "/what-if": self._plan_preview,
             "/metrics": self._metrics_text,
             "/grafana.json": self._grafana,
+            "/ocs/state": self._ocs_state,
+            "/ocs/factory-insertion-loss": self._ocs_loss,
+            "/ocs/openapi.json": self._openapi,
         }
         routes += [Route(path, answer) for path, answer in answers.items()]
+        routes.append(Route("/ocs/config", self._ocs_config, methods=["GET", "POST"]))
         if self._actions is not None:
             routes.append(Route("/do/{action}", self._run_action, methods=["POST"]))
         middleware = [
@@ -74,6 +82,10 @@ class PageApp:
 
     async def _events(self, _request: Request) -> Response:
         return EventResponse(self._stream)
+
+    async def _status(self, _request: Request) -> Response:
+        fabric = self._owner.state.fabric
+        return _json(to_json({} if fabric is None else fabric.document()))
 
     async def _mesh(self, _request: Request) -> Response:
         mesh, picture = self._owner.state.mesh, self._picture
@@ -113,6 +125,16 @@ class PageApp:
     async def _grafana(self, _request: Request) -> Response:
         return FileResponse(dashboard_path(), media_type="application/json", filename="lumion-grafana.json")
 
+    async def _ocs_state(self, _request: Request) -> Response:
+        return await _answer_query(self._ocs.state)
+
+    async def _ocs_loss(self, request: Request) -> Response:
+        names = request.query_params.getlist("cross_connect_id")
+        return await _answer_query(lambda: self._ocs.losses(names))
+
+    async def _openapi(self, _request: Request) -> Response:
+        return _json(to_json(openapi_document()))
+
     async def _plan_preview(self, request: Request) -> Response:
         return await _answer_query(lambda: self._plan_document(_circuit_requests(request)))
 
@@ -137,14 +159,24 @@ class PageApp:
             self._planning.release()
 
     async def _run_action(self, request: Request) -> Response:
+        action = request.path_params["action"]
+        return await self._change(request, lambda actions, body, client: actions.perform(action, body, client))
+
+    async def _ocs_config(self, request: Request) -> Response:
+        if request.method == "POST":
+            return await self._change(request, PageActions.cross_connect)
+        return await _answer_query(self._ocs.config)
+
+    async def _change(
+        self, request: Request, perform: Callable[[PageActions, bytes, str], tuple[int, str]]
+    ) -> Response:
+        """Check origin, token and type of a request that changes the bench, read its body, and carry it out."""
         actions = self._actions
-        own_origin = f"{request.url.scheme}://{request.headers.get('host', '')}"
-        if actions is None or request.headers.get("origin") != own_origin:
-            return PlainTextResponse("only this server's own page may change the bench\n", 403)
-        if not actions.is_valid_token(request.headers.get(TOKEN_HEADER, "")):
-            return PlainTextResponse("the token is wrong: enter the token from the server's terminal\n", 403)
-        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-            return PlainTextResponse("the request must be application/json\n", 415)
+        if actions is None:
+            return PlainTextResponse("this server is read-only: start it with --page-writes\n", 403)
+        refusal = _refusal(request, actions)
+        if refusal is not None:
+            return refusal
         try:
             body = await read_body(request.receive)
         except ValueError as error:
@@ -152,8 +184,20 @@ class PageApp:
         except TimeoutError:
             return PlainTextResponse("the request did not arrive completely in time\n", 408, {"Connection": "close"})
         client = "?" if request.client is None else request.client.host
-        status, text = await run_in_threadpool(actions.perform, request.path_params["action"], body, client)
+        status, text = await run_in_threadpool(perform, actions, body, client)
         return _json(text, status)
+
+
+def _refusal(request: Request, actions: PageActions) -> Response | None:
+    own_origin = f"{request.url.scheme}://{request.headers.get('host', '')}"
+    # Browsers always send the origin with POST; other programs do not.
+    if request.headers.get("origin", own_origin) != own_origin:
+        return PlainTextResponse("only this server's own page may change the bench\n", 403)
+    if not actions.is_valid_token(request.headers.get(TOKEN_HEADER, "")):
+        return PlainTextResponse("the token is wrong: enter the token from the server's terminal\n", 403)
+    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        return PlainTextResponse("the request must be application/json\n", 415)
+    return None
 
 
 async def _answer_query(query: Callable[[], Any]) -> Response:

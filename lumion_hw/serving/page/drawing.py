@@ -9,11 +9,12 @@ from typing import Any
 
 from lumion_hw.circuits import CircuitPlan
 from lumion_hw.errors import ConfigError
+from lumion_hw.fabric import RecoveryStatus
 from lumion_hw.fabric.spans import timeline_svg
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.picture.drawing import PicturePath, mesh_svg
 from lumion_hw.serving.page.updates import picture_key
-from lumion_hw.serving.state import ServedMesh, ServedPath, ServedRecovery
+from lumion_hw.serving.state import ServedMesh, ServedPath
 
 
 class MeshPicture:
@@ -88,7 +89,7 @@ def plan_svg(topology: MeshTopology, plan: CircuitPlan) -> str:
     return mesh_svg(topology, states=plan.states, paths=paths, parked=set(plan.states) - used, title="Planned circuits")
 
 
-def recovery_svg(recovery: ServedRecovery) -> str:
+def recovery_svg(recovery: RecoveryStatus) -> str:
     """Draw the time spans of a recovery."""
     spans = recovery.spans
     title = f"{recovery.failed or 'a path'} replaced by {recovery.spare or 'another path'}"

@@ -20,11 +20,14 @@ from lumion_hw.serving.reach import LOOPBACK, Networks, may_connect
 MAX_CONNECTIONS = 256
 """Maximum number of connections; beyond it the oldest idle one is closed."""
 _MIN_CONNECTIONS = 8
+_METHODS = ("GET", "HEAD", "POST")
 _REPORT_EVERY_S = 60.0
 REQUEST_TIMEOUT_S = 10.0
 """Time within which a complete request must arrive."""
 MAX_BODY_BYTES = 64 * 1024
 """Largest request body."""
+_MAX_DISCARDED_BYTES = 4 * 1024 * 1024
+"""Largest body that is read to its end, so that the client sees why its request is refused."""
 
 _log = logging.getLogger(__name__)
 _HEADERS = {
@@ -61,14 +64,15 @@ class PageGuard:
             await send(message)
 
         status, reason = self._rejection(scope)
-        response = self._app if not status else PlainTextResponse(reason + "\n", status)
+        allow = {"Allow": ", ".join(_METHODS)} if status == 405 else None
+        response = self._app if not status else PlainTextResponse(reason + "\n", status, allow)
         await response(scope, receive, send_with_headers)
 
     def _rejection(self, scope: Scope) -> tuple[int, str]:
         headers = Headers(scope=scope)
         if not may_connect((scope.get("client") or (LOOPBACK, 0))[0], self._allowed):
             return 403, "this address may not connect; see --allow"
-        if scope["method"] not in ("GET", "HEAD", "POST"):
+        if scope["method"] not in _METHODS:
             return 405, "this server supports only GET, HEAD and POST"
         if scope["method"] != "POST" and ("transfer-encoding" in headers or headers.get("content-length", "0") != "0"):
             return 400, "this request must not have a body"
@@ -87,17 +91,20 @@ async def read_body(receive: Receive) -> bytes:
         TimeoutError: The body did not arrive in time.
         ConnectionError: The client has disconnected.
     """
-    body = bytearray()
+    body, n_bytes = bytearray(), 0
     async with asyncio.timeout(REQUEST_TIMEOUT_S):
         has_more = True
-        while has_more:
+        while has_more and n_bytes <= _MAX_DISCARDED_BYTES:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise ConnectionError
-            body.extend(message.get("body", b""))
+            chunk = message.get("body", b"")
+            n_bytes += len(chunk)
+            if n_bytes <= MAX_BODY_BYTES:
+                body.extend(chunk)
             has_more = message.get("more_body", False)
-            if len(body) > MAX_BODY_BYTES:
-                raise ValueError(f"more than {MAX_BODY_BYTES} bytes")
+    if n_bytes > MAX_BODY_BYTES:
+        raise ValueError(f"more than {MAX_BODY_BYTES} bytes")
     return bytes(body)
 
 

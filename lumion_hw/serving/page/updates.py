@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -22,6 +21,7 @@ from lumion_hw.serving.state import (
     ServedEvent,
     ServedMesh,
     ServedState,
+    alarm_severity,
 )
 
 _DIGITS = 6
@@ -229,10 +229,15 @@ def _headline_document(state: ServedState) -> list[Any]:
 
 
 def _fabric_document(state: ServedState) -> dict[str, Any] | None:
-    if state.fabric is None:
+    fabric = state.fabric
+    if fabric is None:
         return None
-    units = [dataclasses.replace(unit, reason=short_reason(unit.reason)) for unit in state.fabric.units]
-    return dataclasses.asdict(dataclasses.replace(state.fabric, units=tuple(units)))
+    document = fabric.document()
+    for part in (*document["units"], *document["jobs"], *document["alarms"]):
+        part["reason"] = short_reason(part["reason"])
+    for alarm in document["alarms"]:
+        alarm["severity"] = int(alarm_severity(alarm["severity"]))
+    return {name: document[name] for name in ("manager", "jobs", "units", "alarms", "plans_ready")}
 
 
 def _recovery_document(state: ServedState) -> dict[str, Any] | None:
@@ -244,6 +249,8 @@ def _recovery_document(state: ServedState) -> dict[str, Any] | None:
         "failed": recovery.failed,
         "spare": recovery.spare,
         "words": recovery.reason,
+        "circuit": recovery.circuit,
+        "is_confirmed": recovery.is_confirmed,
         "spans": [[span.name, span.bench_ms, span.cpu_ms, span.at_ms, span.source] for span in recovery.spans],
     }
 

@@ -4,8 +4,8 @@ import { known, serverNow } from "/live.js";
 import { byId, duration, element, setText } from "/format.js";
 
 const RENEW_MS = 20000;
-const ARGUMENT = { connect: "circuits", disconnect: "circuits", fail: "unit", repaired: "unit", calibrate: "out" };
-const HINTS = { connect: "sfp-a:sfp-b, sfp-b:sfp-a", disconnect: "names; all without", fail: "server or module", repaired: "server or module", calibrate: "file name; may be empty", recover: "" };
+const ARGUMENT = { connect: "circuits", disconnect: "circuits", fail: "unit", drain: "unit", repaired: "unit", calibrate: "out" };
+const HINTS = { connect: "sfp-a:sfp-b, sfp-b:sfp-a", disconnect: "names; all without", fail: "server or accelerator", drain: "server or accelerator", repaired: "server or accelerator", calibrate: "file name; may be empty", recover: "" };
 
 let lease = null, settings = "", faults = "";
 

@@ -3,7 +3,7 @@
 import { known } from "/live.js";
 import { byId, element, parent, setText, show } from "/format.js";
 
-const SEVERITY = { "in service": 0, "warm spare": 0, "cold spare": 1, failed: 2, "job member": -1, spare: -1, unused: -1 };
+const SEVERITY = { "in service": 0, "warm spare": 0, "cold spare": 1, failed: 2, drained: -1, "job member": -1, spare: -1, unused: -1 };
 let shown = "";
 
 export function drawFabric() {
@@ -11,15 +11,16 @@ export function drawFabric() {
   show("fabric", fabric !== null);
   if (fabric === null || now === shown) return;
   shown = now;
-  const jobs = fabric.jobs.map((job) => `${job.name}: ${job.units.join(" – ")}${job.refused ? " REFUSED" : ""}`);
-  setText(byId("fabric-jobs"), [...jobs, fabric.is_maintained ? "" : "not maintained by this server"].filter(Boolean).join(" · "));
+  const jobs = fabric.jobs.map((job) => `${job.name}: ${job.units.join(" – ")}${job.condition === "connected" ? "" : ` ${job.condition.toUpperCase()}`}`);
+  setText(byId("fabric-jobs"), [...jobs, fabric.manager ? "" : "not maintained by this server", fabric.plans_ready || !fabric.manager ? "" : "planning replacements"].filter(Boolean).join(" · "));
   byId("fabric-units").replaceChildren(...fabric.units.map(tile));
 }
 
 function tile(unit) {
   const parts = [parent("span", "tile-head", element("strong", "name", unit.name), " ", element("span", `state severity-${SEVERITY[unit.condition]}`, unit.condition))];
-  const refused = known.fabric.jobs.find((job) => job.name === unit.job)?.refused;
-  const notes = [unit.job && `job ${unit.job}`, unit.replaces && `in place of ${unit.replaces}`, refused && "job refused", unit.reason].filter(Boolean);
+  const job = known.fabric.jobs.find((each) => each.name === unit.job);
+  const spares = unit.replacements.length && `can be replaced by ${unit.replacements.join(", ")}`;
+  const notes = [unit.job && `job ${unit.job}`, unit.replaces && `in place of ${unit.replaces}`, job?.condition === "refused" && "job refused", spares, unit.reason].filter(Boolean);
   parts.push(element("span", "note aside", notes.join(" · ")));
   const modules = element("span", "modules");
   for (const name of unit.modules) {

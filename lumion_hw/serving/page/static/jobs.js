@@ -9,7 +9,7 @@ const RESIDUALS = {
   search_unexplained_share: "unexplained share of the search", heater_sweeps_rms_sigma: "heater sweeps, rms in standard errors",
   global_fit_chi2_per_reading: "global fit, χ² per reading", held_out_db: "verification settings, rms in dB",
 };
-let recoveryAt = null, built = "", curve = null;
+let recoveryShown = "", built = "", curve = null;
 
 export function drawJob() {
   const job = known.job;
@@ -101,15 +101,17 @@ function spark(values) {
 export function drawRecovery() {
   const recovery = known.recovery;
   show("recovery", Boolean(recovery));
-  if (!recovery || recovery.time_s === recoveryAt) return;
-  recoveryAt = recovery.time_s;
-  const what = recovery.failed ? `${recovery.failed} replaced by ${recovery.spare}` : recovery.words || "a path replaced";
+  const now = JSON.stringify(recovery);
+  if (!recovery || now === recoveryShown) return;
+  recoveryShown = now;
+  const what = recovery.failed ? `${recovery.failed} replaced by ${recovery.spare}` : `${recovery.circuit || "a circuit"} over another path`;
+  const confirmed = recovery.is_confirmed === false ? " Modules and meters did not confirm it." : "";
   const total = recovery.spans.length ? ` ${(recovery.spans.at(-1)[3] / 1000).toFixed(2)} s after the fault` : "";
   const place = element("div", "picture"), details = element("details");
   details.open = matchMedia("(max-width: 700px)").matches; // where the picture would be too small to read
   const rows = recovery.spans.map(([name, bench, cpu, since, source]) =>
     parent("tr", "", cell(name, "name", true), ...[bench, cpu, since].map((ms) => cell(ms.toFixed(2), "number")), cell(source)));
   details.append(element("summary", "", "The same as a table"), table("Spans of the last recovery", ["span", "ms", "CPU ms", "at ms", "source"], rows));
-  byId("recovery-body").replaceChildren(parent("p", "", element("strong", "name", what), `${total}, at ${clock(recovery.time_s)}.`), place, details);
+  byId("recovery-body").replaceChildren(parent("p", "", element("strong", "name", what), `${total}, at ${clock(recovery.time_s)}.${confirmed}`, recovery.words && ` ${recovery.words}`), place, details);
   loadSvg("/recovery.svg", place);
 }

@@ -63,7 +63,7 @@ const PARTS = [
   [["events"], drawEvents],
   [["lease"], drawLease],
   [["points", "health", "about", "point_kinds", "alignments"], drawDevices],
-  [["points", "health", "circuits", "about"], (changed) => announce(drawAlarms(changed))],
+  [["points", "health", "circuits", "fabric", "about"], (changed) => announce(drawAlarms(changed))],
 ];
 
 function draw(changed) {
