@@ -17,7 +17,7 @@ from calibration.model.space import LAW_TERMS
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 from lumion_hw.mesh.waves.crosstalk import HeaterDistances, ThermalCrosstalk
-from lumion_hw.mesh.waves.shared_return import SharedReturns
+from lumion_hw.mesh.waves.shared_return import SharedReturns, relative_load
 
 Real = NDArray[np.float64]
 Slopes = NDArray[np.floating[Any]]
@@ -26,7 +26,7 @@ DIRECTIONAL = ("crosstalk_directions", "crosstalk_sides")
 """Names of the effects that crosstalk depends on the direction: alike in opposite directions, and opposite in them."""
 LATE = ("slow_heat_share", "slow_crosstalk_share")
 """Names of the effects that depend on the heat of earlier settings."""
-SAG = "supply_sag_per_ma3"
+SAG = "supply_sag_share"
 """Name of the effect that all currents fall with the cube of the total current."""
 HEAT_GROUPS = (
     *LAW_TERMS, "heat_factor", "crosstalk", *LATE, "shared_return_per_ma", SAG, BOTH_ARMS, BOTH_ARMS_SCATTER,
@@ -137,7 +137,7 @@ class Heating:
         return late_mw
 
     def _flowing_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
-        return self._returns.flowing_ma(driven_ma, parameters.extra_physics)
+        return self._returns.flowing_ma(driven_ma, parameters.heater_law[:, 0], parameters.extra_physics)
 
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
         """Convert derivatives by phases to derivatives by heater laws, heat factors and crosstalk.
@@ -175,7 +175,8 @@ class Heating:
             driven_ma = heated.driven_ma[..., None]
             other_ma = np.moveaxis(self._returns.others_mean_ma(heated.driven_ma), 0, -1)
             own["shared_return_per_ma"] = by_loss * np.concatenate([other_ma * driven_ma, other_ma], axis=-1)
-            own[SAG] = by_loss * driven_ma * driven_ma.mean(axis=1, keepdims=True) ** 3
+            load = relative_load(heated.driven_ma, parameters.heater_law[:, 0])
+            own[SAG] = by_loss * driven_ma * load[:, None, None] ** 3
             own = {name: slopes for name, slopes in own.items() if name in names}
         by_effect: dict[str, Slopes] = {}
         if own:

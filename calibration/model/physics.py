@@ -76,7 +76,7 @@ LAW_DEVIATION = "law_deviation"
 PHYSICS: tuple[PhysicsRow, ...] = (
     PhysicsRow("slow_heat_share", "slow heat", "time constant", 1e-3, 0.1, "assumed"),
     PhysicsRow(
-        "slow_crosstalk_share", "crosstalk that arrives late", "time constant of crosstalk", 0.02, 1.0,
+        "slow_crosstalk_share", "crosstalk that arrives late", "time constant of crosstalk", 0.02, 0.5,
         "the part of the heat that goes through the submount (assumed)",
     ),
     PhysicsRow(
@@ -84,8 +84,8 @@ PHYSICS: tuple[PhysicsRow, ...] = (
         "some tenths of an ohm of a common return against drives of some hundred ohm to kilo-ohm (assumed)",
     ),
     PhysicsRow(
-        "supply_sag_per_ma3", "a supply that sags with the cube of the current", "chip", 2e-3, 0.1,
-        "some tenths of a per cent at half load (assumed); relative, per cube of the mean current of all heaters",
+        "supply_sag_share", "a supply that sags with the cube of the current", "chip", 1e-3, 0.02,
+        "some tenths of a per cent with all heaters at π (assumed)",
     ),
     PhysicsRow("heat_loss_db_per_mw", "loss that increases with heat", "chip", 0.002, 0.1, "assumed"),
     PhysicsRow(

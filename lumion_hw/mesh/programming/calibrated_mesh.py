@@ -124,7 +124,7 @@ class CalibratedMesh:
 
     def own_rad(self, currents_ma: Real) -> Real:
         """Return the phase of every heater on its own arm with all heaters driven together, ``(…, 2 n_pucs)``."""
-        return self._law_rad(self.returns.flowing_ma(currents_ma, self.chip.extra_physics))
+        return self._law_rad(self.returns.flowing_ma(currents_ma, self.law[:, 0], self.chip.extra_physics))
 
     def _law_rad(self, currents_ma: Real) -> Real:
         square = currents_ma**2
@@ -166,7 +166,7 @@ class CalibratedMesh:
             if np.max(np.abs(step), initial=0.0) < 1e-13:
                 break
         flowing = np.sqrt(np.maximum(square, 0.0))
-        currents: Real = self.returns.driven_ma(flowing, self.chip.extra_physics)
+        currents: Real = self.returns.driven_ma(flowing, self.law[:, 0], self.chip.extra_physics)
         # At the end of the range, rounding must not exceed the largest current.
         return np.minimum(currents, self.max_ma)
 

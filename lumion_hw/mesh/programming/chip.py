@@ -42,7 +42,7 @@ class ChipParameters:
             effects that the readings required:
 
             * ``arm_difference_db``, shape ``(E,)``: loss of the upper arm minus that of the lower.
-            * ``shared_return_per_ma``, one-dimensional, and ``supply_sag_per_ma3``, shape ``(1,)``: see
+            * ``shared_return_per_ma``, one-dimensional, and ``supply_sag_share``, shape ``(1,)``: see
               :class:`~lumion_hw.mesh.waves.shared_return.SharedReturns`.
             * ``heat_loss_db_per_mw``, shape ``(1,)``: extra loss of an arm per heat applied to it.
             * ``coupler_rad_per_rad``, shape ``(1,)``: change of both coupler angles of a PUC per phase of its heaters;

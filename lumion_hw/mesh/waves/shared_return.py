@@ -50,13 +50,14 @@ class SharedReturns:
             [(sum_ma - driven_ma) / (size - 1) for sum_ma, size in zip(sums, RETURN_GROUP_SIZES, strict=True)]
         )
 
-    def flowing_ma(self, driven_ma: Real, extra: Mapping[str, Real]) -> Real:
+    def flowing_ma(self, driven_ma: Real, rho2: Real, extra: Mapping[str, Real]) -> Real:
         """Return the currents that flow through the heaters, shape ``(…, 2 n_pucs)``.
 
         Args:
             driven_ma: Driven currents, shape ``(…, 2 n_pucs)``.
+            rho2: First terms of the heater laws, shape ``(2 n_pucs,)``, in rad/mA²; 0 for a dead heater.
             extra: May contain ``shared_return_per_ma``, the coefficients a of all group sizes, then b; and
-                ``supply_sag_per_ma3``, shape ``(1,)``, the relative loss per cube of the mean current of all heaters.
+                ``supply_sag_share``, shape ``(1,)``, the relative loss at a load of 1, see :func:`relative_load`.
         """
         flowing = driven_ma
         if (per_ma := extra.get("shared_return_per_ma")) is not None:
@@ -64,17 +65,27 @@ class SharedReturns:
                 np.tensordot(part, self.others_mean_ma(driven_ma), axes=1) for part in np.split(per_ma, 2)
             )
             flowing = flowing - loss_fraction * driven_ma - loss_ma
-        if (per_ma3 := extra.get("supply_sag_per_ma3")) is not None:
-            flowing = flowing * (1.0 - per_ma3 * driven_ma.mean(axis=-1, keepdims=True) ** 3)
+        if (share := extra.get("supply_sag_share")) is not None:
+            flowing = flowing * (1.0 - share * relative_load(driven_ma, rho2)[..., None] ** 3)
         return flowing
 
-    def driven_ma(self, flowing_ma: Real, extra: Mapping[str, Real]) -> Real:
+    def driven_ma(self, flowing_ma: Real, rho2: Real, extra: Mapping[str, Real]) -> Real:
         """Return the currents to drive so that the given currents flow, shape ``(2 n_pucs,)``; never negative."""
         driven = flowing_ma
         for _ in range(_MAX_STEPS):
             # Only a small fraction is lost, so each step reduces the error by this small factor.
-            step = flowing_ma - self.flowing_ma(driven, extra)
+            step = flowing_ma - self.flowing_ma(driven, rho2, extra)
             driven = np.maximum(driven + step, 0.0)
             if np.abs(step).max(initial=0.0) < _CONVERGED_MA:
                 break
         return driven
+
+
+def relative_load(driven_ma: Real, rho2: Real) -> Real:
+    """Return the total current relative to that with all heaters at a phase of π, shape ``(…)``.
+
+    The arguments are those of :meth:`SharedReturns.flowing_ma`.
+    """
+    live = max(int(np.count_nonzero(rho2)), 1)
+    load: Real = driven_ma @ np.sqrt(rho2.clip(0.0) / np.pi) / live
+    return load

@@ -13,6 +13,7 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord, ExtraPhy
 from lumion_hw.mesh.waves.shared_return import RETURN_GROUP_SIZES, SharedReturns
 from tests.mesh.sample_record import CELL, sample_record
 
+LAWS = np.full(30, 1.5)
 TWELVE = RETURN_GROUP_SIZES.index(12)
 
 
@@ -20,7 +21,7 @@ def _per_ma(share: float = 0.0, lost: float = 0.0, sag: float = 0.0) -> dict[str
     """Return the losses of groups of twelve per mA of the others, and of a supply that sags."""
     per_ma = np.zeros(2 * len(RETURN_GROUP_SIZES))
     per_ma[TWELVE], per_ma[len(RETURN_GROUP_SIZES) + TWELVE] = share, lost
-    return {"shared_return_per_ma": per_ma, "supply_sag_per_ma3": np.array([sag])}
+    return {"shared_return_per_ma": per_ma, "supply_sag_share": np.array([sag])}
 
 
 def _record(per_ma: dict[str, np.ndarray]) -> CalibrationRecord:
@@ -33,16 +34,20 @@ def _record(per_ma: dict[str, np.ndarray]) -> CalibrationRecord:
 def test_a_drive_loses_to_those_of_its_own_group_only() -> None:
     # Channels 12 to 23 are a group; by hand: 2 mA beside 3 and 6, of eleven others.
     returns, driven = SharedReturns.from_channels([12, 23, 24, 13]), np.array([2.0, 3.0, 1.0, 6.0])
-    share = returns.flowing_ma(driven, _per_ma(share=1e-3))
-    lost = returns.flowing_ma(driven, _per_ma(lost=1e-3))
+    share = returns.flowing_ma(driven, LAWS[:4], _per_ma(share=1e-3))
+    lost = returns.flowing_ma(driven, LAWS[:4], _per_ma(lost=1e-3))
     assert driven[0] - share[0] == pytest.approx(1e-3 * 2.0 * 9.0 / 11.0)
     assert driven[0] - lost[0] == pytest.approx(1e-3 * 9.0 / 11.0)
     assert share[2] == lost[2] == 1.0
 
 
-def test_currents_fall_with_the_cube_of_the_mean_current_if_the_supply_sags() -> None:
-    returns, driven = SharedReturns.from_channels(range(3)), np.array([1.0, 2.0, 3.0])
-    np.testing.assert_allclose(returns.flowing_ma(driven, _per_ma(sag=1e-3)), driven * (1.0 - 1e-3 * 2.0**3))
+def test_currents_fall_with_the_cube_of_the_total_current_if_the_supply_sags() -> None:
+    """Heaters turn by π at 2 mA and the last one is dead: 1, 2 and 3 mA are a load of 1."""
+    returns, driven = SharedReturns.from_channels(range(4)), np.array([1.0, 2.0, 3.0, 5.0])
+    rho2 = np.array([1.0, 1.0, 1.0, 0.0]) * np.pi / 4.0
+    flowing = returns.flowing_ma(driven, rho2, _per_ma(sag=1e-3))
+    np.testing.assert_allclose(flowing, driven * (1.0 - 1e-3))
+    np.testing.assert_allclose(returns.flowing_ma(2.0 * driven, rho2, _per_ma(sag=1e-3)), 2.0 * driven * (1.0 - 8e-3))
 
 
 @pytest.mark.parametrize(
@@ -51,10 +56,10 @@ def test_currents_fall_with_the_cube_of_the_mean_current_if_the_supply_sags() ->
 def test_what_is_driven_makes_up_for_what_is_lost(per_ma: dict[str, np.ndarray]) -> None:
     returns = SharedReturns.from_channels(range(30))
     wanted = np.random.default_rng(4).uniform(0.0, 3.0, 30)
-    driven = returns.driven_ma(wanted, per_ma)
-    np.testing.assert_allclose(returns.flowing_ma(driven, per_ma), wanted, atol=1e-8)
+    driven = returns.driven_ma(wanted, LAWS, per_ma)
+    np.testing.assert_allclose(returns.flowing_ma(driven, LAWS, per_ma), wanted, atol=1e-8)
     # A heater that is off cannot be driven backwards, whatever the fit says.
-    assert returns.driven_ma(np.where(np.arange(30) < 5, 0.0, wanted), per_ma).min() >= 0.0
+    assert returns.driven_ma(np.where(np.arange(30) < 5, 0.0, wanted), LAWS, per_ma).min() >= 0.0
 
 
 def test_a_record_that_knows_of_a_shared_return_is_programmed_with_it() -> None:
