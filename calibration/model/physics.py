@@ -84,7 +84,7 @@ PHYSICS: tuple[PhysicsRow, ...] = (
         "some tenths of an ohm of a common return against drives of some hundred ohm to kilo-ohm (assumed)",
     ),
     PhysicsRow(
-        "supply_sag_share", "a supply that sags with the cube of the current", "chip", 1e-3, 0.02,
+        "supply_sag_share", "a supply that sags with the cube of the current", "chip", 1e-3, 5e-3,
         "some tenths of a per cent with all heaters at π (assumed)",
     ),
     PhysicsRow("heat_loss_db_per_mw", "loss that increases with heat", "chip", 0.002, 0.1, "assumed"),
