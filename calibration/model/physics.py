@@ -76,7 +76,7 @@ LAW_DEVIATION = "law_deviation"
 PHYSICS: tuple[PhysicsRow, ...] = (
     PhysicsRow("slow_heat_share", "slow heat", "time constant", 1e-3, 0.1, "assumed"),
     PhysicsRow(
-        "slow_crosstalk_share", "crosstalk that arrives late", "time constant of crosstalk", 0.02, 0.5,
+        "slow_crosstalk_share", "crosstalk that arrives late", "time constant of crosstalk", 0.02, 1.0,
         "the part of the heat that goes through the submount (assumed)",
     ),
     PhysicsRow(
