@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from lumion_hw.bench.file.fields import Number, StrictModel
+from lumion_hw.bench.file.fields import Number, StrictModel, describe
 
 ASSUMED = "assumed"
 """Source of a number that a file gives without a source."""
@@ -28,7 +28,11 @@ class StatedNumber(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _from_plain_number(cls, data: object) -> object:
-        return {"value": data} if isinstance(data, int | float) and not isinstance(data, bool) else data
+        if isinstance(data, int | float) and not isinstance(data, bool):
+            return {"value": data}
+        if isinstance(data, Mapping | StatedNumber):
+            return data
+        raise ValueError(f"expected a number, or a mapping with value and source, found {describe(data)}")
 
 
 class StatedShare(StatedNumber):
