@@ -32,9 +32,20 @@ def bandwidth(file: str, as_json: bool) -> None:
     if as_json:
         echo_json({"result": result, "assumptions": assumptions})
         return
+    circuits = result.fabrics[-1]
     echo_table(
         f"{result.title}: one training step",
-        ("fabric", "replaced", "links used", "flows per link", "hops", "all-reduce ms", "step ms", "communication"),
+        (
+            "fabric",
+            "replaced",
+            "links used",
+            "flows per link",
+            "hops",
+            "all-reduce ms",
+            "step ms",
+            "communication",
+            "gain",
+        ),
         [
             (
                 steps.fabric.replace("_", " "),
@@ -44,10 +55,18 @@ def bandwidth(file: str, as_json: bool) -> None:
                 f"{1e3 * step.all_reduce_s:.4g}",
                 f"{1e3 * step.step_s:.4g}",
                 f"{step.communication_share:.1%}",
+                round(step.step_s / circuit.step_s, 2),
             )
             for steps in result.fabrics
-            for replaced, step in (("before", steps.before), ("after", steps.after))
+            for replaced, step, circuit in (
+                ("before", steps.before, circuits.before),
+                ("after", steps.after, circuits.after),
+            )
         ],
+    )
+    echo_text(
+        "links used: fraction of an accelerator's links; communication: fraction of the step; gain: step over the step "
+        "on circuits.\n"
     )
     _print_gains(result)
     _print_assumptions(assumptions)

@@ -19,7 +19,7 @@ MAX_ACCELERATORS = 1024
 _Lengths = Annotated[tuple[Annotated[WholeNumber, Field(ge=0, le=64)], ...], Field(min_length=1, max_length=3)]
 
 
-class JobModel(StrictModel):
+class TrainingJobModel(StrictModel):
     """The job and one of its training steps."""
 
     accelerators: WholeNumber = Field(ge=2, le=MAX_ACCELERATORS, description="Accelerators of the job.")
@@ -31,7 +31,7 @@ class JobModel(StrictModel):
     )
 
 
-class AcceleratorModel(StrictModel):
+class AcceleratorPortsModel(StrictModel):
     """Ports of every accelerator."""
 
     ports: WholeNumber = Field(ge=1, le=64, description="Duplex ports.")
@@ -95,8 +95,8 @@ class BandwidthFileModel(StrictModel):
 
     version: Version
     title: Text = Field(description="What is compared.")
-    accelerator: AcceleratorModel = Field(description="Ports of every accelerator.")
-    job: JobModel = Field(description="The job.")
+    accelerator: AcceleratorPortsModel = Field(description="Ports of every accelerator.")
+    job: TrainingJobModel = Field(description="The job.")
     torus: TorusModel | None = Field(None, description="A torus with fixed links.")
     packet_switch: PacketSwitchModel | None = Field(None, description="A packet switch.")
     circuit: CircuitModel = Field(CircuitModel(), description="The circuit fabric.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,18 @@ def test_a_mistake_in_a_file_is_named_with_its_line(tmp_path: Path, old: str, ne
     said = str(caught.value)
     assert says in said
     assert "wrong.yaml:" in said
+
+
+def test_the_file_on_the_page_is_accepted(tmp_path: Path) -> None:
+    page = (EXAMPLES.parent / "docs" / "planning.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    path = tmp_path / "page.yaml"
+    path.write_text(text, encoding="utf-8")
+    model = load_bandwidth_file(path)
+    assert {assumption.name for assumption in assumptions_of(model)} >= {"job.compute_s", "packet_switch.spare_share"}
+    keys = set(re.findall(r"`(?:\w+\.)?(\w+)`", page))
+    for part in (model.job, model.accelerator, model.torus, model.packet_switch, model.circuit, model.published):
+        assert set(type(part).model_fields) <= keys
 
 
 def test_halving_doubling_needs_a_power_of_two(tmp_path: Path) -> None:
