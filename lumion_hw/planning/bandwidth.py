@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from lumion_hw.errors import ConfigError
 from lumion_hw.planning.bandwidth_file import BandwidthFileModel
 from lumion_hw.planning.slices import needed_communication_share
-from lumion_hw.planning.stated import DEFAULT, assumptions_of, scaled
+from lumion_hw.planning.stated import assumptions_of, scaled
 from lumion_hw.schedules import CostModel, ScheduleCost, cost_of, make_schedule
 
 SWEPT_SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 40.0)
@@ -129,7 +129,7 @@ def compare_bandwidth(model: BandwidthFileModel, scales: Sequence[float] = SWEPT
     influences = tuple(
         Influence(assumption.name, _step_gain(model, assumption.name, 0.5), _step_gain(model, assumption.name, 2.0))
         for assumption in assumptions_of(model)
-        if assumption.value > 0.0 and assumption.source != DEFAULT
+        if assumption.value > 0.0 and assumption.given
     )
     step_gain = _gains(model).step_gain
     swept = max(influences, key=lambda influence: _strength(influence, step_gain)).name

@@ -13,9 +13,10 @@ from lumion_hw.bench.file.checks import Check
 from lumion_hw.bench.file.fields import StrictModel, Version, WholeNumber
 from lumion_hw.errors import ConfigError
 from lumion_hw.planning.detour import TorusJob
-from lumion_hw.planning.stated import DEFAULT, StatedFactor, StatedNumber, StatedShare, StatedTime, Text
+from lumion_hw.planning.stated import StatedFactor, StatedNumber, StatedRate, StatedShare, StatedTime, Text
 
 MAX_ACCELERATORS = 1024
+MIN_SHARE = 0.001
 _Lengths = Annotated[tuple[Annotated[WholeNumber, Field(ge=0, le=64)], ...], Field(min_length=1, max_length=3)]
 
 
@@ -26,7 +27,7 @@ class TrainingJobModel(StrictModel):
     gradient_gb: StatedNumber = Field(description="Bytes that each accelerator reduces per step, in 10^9 bytes.")
     compute_s: StatedTime = Field(description="Time of a step without communication, in seconds.")
     overlap: StatedShare = Field(
-        StatedShare(value=0.0, source=DEFAULT),
+        StatedShare(value=0.0),
         description="Fraction of compute_s during which communication can run, 0 to 1.",
     )
 
@@ -35,13 +36,11 @@ class AcceleratorPortsModel(StrictModel):
     """Ports of every accelerator."""
 
     ports: WholeNumber = Field(ge=1, le=64, description="Duplex ports.")
-    port_gbps: StatedNumber = Field(description="Data rate of a port in one direction, in 10^9 bits per second.")
+    port_gbps: StatedRate = Field(description="Data rate of a port in one direction, in 10^9 bits per second.")
     ports_gain: StatedFactor | None = Field(
         None, description="Rate of all ports together over the rate of one; by default the number of ports."
     )
-    round_s: StatedTime = Field(
-        StatedTime(value=3e-6, source=DEFAULT), description="Fixed time of a round, in seconds."
-    )
+    round_s: StatedTime = Field(StatedTime(value=3e-6), description="Fixed time of a round, in seconds.")
 
 
 class TorusModel(StrictModel):
@@ -63,8 +62,8 @@ class PacketSwitchModel(StrictModel):
     """A packet switch between all accelerators."""
 
     spare_share: StatedShare = Field(
-        StatedShare(value=1.0, source=DEFAULT),
-        description="Fraction of its rate with which the spare is reached, more than 0 to 1.",
+        StatedShare(value=1.0),
+        description="Fraction of its rate with which the spare is reached, 0.001 to 1.",
     )
 
 
@@ -72,9 +71,7 @@ class CircuitModel(StrictModel):
     """A fabric of circuits."""
 
     schedule: Literal["ring", "halving-doubling"] = Field("ring", description="Schedule of the all-reduce.")
-    switching_s: StatedTime = Field(
-        StatedTime(value=0.0, source=DEFAULT), description="Dark time per change of circuits, in seconds."
-    )
+    switching_s: StatedTime = Field(StatedTime(value=0.0), description="Dark time per change of circuits, in seconds.")
 
 
 class GainModel(StatedFactor):
@@ -108,8 +105,8 @@ class BandwidthFileModel(StrictModel):
         if getattr(self, self.published.against) is None:
             message = f"expected a fabric of this file, found {self.published.against!r}, which the file does not have"
             yield Check(("published", "against"), message)
-        if self.packet_switch is not None and self.packet_switch.spare_share.value == 0.0:
-            yield Check(("packet_switch", "spare_share"), "expected more than 0, found 0")
+        if self.packet_switch is not None and (share := self.packet_switch.spare_share.value) < MIN_SHARE:
+            yield Check(("packet_switch", "spare_share"), f"expected at least {MIN_SHARE:g}, found {share:g}")
         gain, ports = self.accelerator.ports_gain, self.accelerator.ports
         if gain is not None and gain.value > ports:
             yield Check(("accelerator", "ports_gain"), f"expected at most {ports}, the number of ports")

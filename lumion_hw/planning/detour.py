@@ -6,15 +6,15 @@ other accelerators and shares their links.
 
 from __future__ import annotations
 
-import heapq
 import itertools
-from collections import Counter
+import math
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.planning.slices import torus_share
+from lumion_hw.planning.slices import MAX_IN_RACK, torus_share
 
 Layout = Literal["ring", "mesh"]
 Place = tuple[int, ...]
@@ -49,6 +49,10 @@ class TorusJob:
         for name, place in (("box", self.box), ("failed", self.failed), ("spare", self.spare)):
             if len(place) != len(self.shape):
                 raise ConfigError(f"{name} {list(place)} does not have one number for each axis of {list(self.shape)}")
+        if math.prod(self.shape) > MAX_IN_RACK:
+            raise ConfigError(
+                f"a torus {list(self.shape)} is too large", hint=f"Give at most {MAX_IN_RACK} accelerators in total."
+            )
         if any(length < 1 or limit % length for length, limit in zip(self.box, self.shape, strict=True)):
             raise ConfigError(
                 f"a torus {list(self.shape)} cannot be divided into boxes {list(self.box)}",
@@ -128,18 +132,20 @@ class TorusJob:
             yield (before, axis), before
 
     def _least_loaded_path(self, source: Place, target: Place, load: Counter[Link]) -> list[Link]:
-        """Return the path around the failed accelerator with the least busy links, then the fewest hops."""
-        best = {source: (0, 0)}
-        queue: list[tuple[int, int, Place, list[Link]]] = [(0, 0, source, [])]
-        while queue:
-            worst, hops, place, path = heapq.heappop(queue)
-            if place == target:
-                return path
-            for link, following in self._steps(place):
-                reached = (max(worst, load[link] + 1), hops + 1)
-                if following != self.failed and reached < best.get(following, (1 << 30, 0)):
-                    best[following] = reached
-                    heapq.heappush(queue, (*reached, following, [*path, link]))
+        """Return the path around the failed accelerator with the least busy links, and of these the shortest."""
+        for limit in itertools.count(1):
+            reached: dict[Place, list[Link]] = {source: []}
+            queue = deque([source])
+            while queue:
+                place = queue.popleft()
+                for link, following in self._steps(place):
+                    if following not in reached and following != self.failed and load[link] < limit:
+                        reached[following] = [*reached[place], link]
+                        queue.append(following)
+            if target in reached:
+                return reached[target]
+            if limit > max(load.values(), default=0):
+                break
         raise ConfigError(f"no path leads around {list(self.failed)} to the spare {list(self.spare)}")
 
 

@@ -22,7 +22,7 @@ Text = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f
 class StatedNumber(StrictModel):
     """A number and its source; a plain number in the file counts as assumed."""
 
-    value: Number = Field(gt=0.0, le=1e15, description="The number.")
+    value: Number = Field(gt=0.0, le=1e6, description="The number.")
     source: Text = Field(ASSUMED, description="Paper, data sheet or measurement that the number is from.")
 
     @model_validator(mode="before")
@@ -47,6 +47,12 @@ class StatedTime(StatedNumber):
     value: Number = Field(ge=0.0, le=86_400.0, description="The time, in seconds.")
 
 
+class StatedRate(StatedNumber):
+    """A data rate in 10^9 bits per second and its source."""
+
+    value: Number = Field(ge=1e-3, le=1e5, description="The rate, in 10^9 bits per second.")
+
+
 class StatedFactor(StatedNumber):
     """A published ratio and its source."""
 
@@ -61,16 +67,18 @@ class Assumption:
         name: Position in the file, such as ``job.compute_s``.
         value: The number, in the unit of its name.
         source: Where the number is from; ``assumed`` if the file does not say.
+        given: Whether the file has the number; otherwise it is a default.
     """
 
     name: str
     value: float
     source: str
+    given: bool
 
 
 def assumptions_of(model: BaseModel) -> tuple[Assumption, ...]:
     """Return all stated numbers of a model, in the order of the file."""
-    return tuple(Assumption(".".join(path), stated.value, stated.source) for path, stated in _stated(model, ()))
+    return tuple(_stated(model, ""))
 
 
 def scaled(model: Model, name: str, factor: float) -> Model | None:
@@ -78,13 +86,13 @@ def scaled(model: Model, name: str, factor: float) -> Model | None:
     return _scaled(model, name.split("."), factor)
 
 
-def _stated(model: BaseModel, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], StatedNumber]]:
+def _stated(model: BaseModel, prefix: str) -> Iterator[Assumption]:
     for name in type(model).model_fields:
-        value = getattr(model, name)
+        value, given = getattr(model, name), name in model.model_fields_set
         if isinstance(value, StatedNumber):
-            yield (*path, name), value
+            yield Assumption(f"{prefix}{name}", value.value, value.source if given else DEFAULT, given)
         elif isinstance(value, BaseModel):
-            yield from _stated(value, (*path, name))
+            yield from _stated(value, f"{prefix}{name}.")
 
 
 def _scaled(model: Model, path: list[str], factor: float) -> Model | None:

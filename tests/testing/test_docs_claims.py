@@ -99,9 +99,14 @@ def test_the_limits_of_the_factor_are_computed() -> None:
     assert share is not None
     assert f"needs {share:.0%} of a step".replace("%", " %") in text
     assert needed_communication_share(1.9, 1.8) is None
+    share = needed_communication_share(1.9, 2.0)
+    assert share is not None
+    assert f"twice the rate (published for iperf) and {share:.0%} of a step".replace("%", " %") in text
     # The torus of 8: half of the links, and two flows on one link after the replacement.
     ring = TorusJob((8,), (2,), "ring", (1,), (4,))
     assert (ring.share, ring.loads()[0]) == (0.5, 2)
+    large = TorusJob((8, 8, 8), (2, 2, 2), "mesh", (0, 0, 0), (4, 4, 4))
+    assert (large.share, large.loads()[0]) == (0.5, 2)
     rack = [line.split() for line in printed("lumion plan bandwidth examples/replaced_in_a_rack.yaml").splitlines()]
     used = {(cells[0], cells[-8]): cells[-7] for cells in rack if len(cells) > 8 and cells[-8] in ("before", "after")}
     assert (used["torus", "before"], used["torus", "after"]) == ("50.0%", "50.0%")
