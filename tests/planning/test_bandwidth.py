@@ -68,6 +68,8 @@ def test_a_spare_behind_an_uplink_slows_the_packet_switch_only_after_the_replace
     # 2 (n - 1) rounds and 2 (n - 1) / n buffers of 16 GB at 6 ports of 50 GB/s.
     assert steps.before.all_reduce_s == pytest.approx(14 * 3e-6 + 1.75 * 16 / 300)
     assert steps.after.all_reduce_s == pytest.approx(14 * 3e-6 + 1.75 * 16 / 75)
+    # Half of the 100 ms of computing overlaps.
+    assert steps.before.step_s == pytest.approx(0.1 + steps.before.all_reduce_s - 0.05)
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1e4])
@@ -87,6 +89,8 @@ def test_a_detour_through_the_box_of_another_job_shares_its_links() -> None:
     shared = TorusJob((8,), (2,), "ring", (1,), (4,))
     assert shared.loads() == (2, 4)
     assert TorusJob((8,), (2,), "ring", (1,), (4,), other_jobs=False).loads() == (1, 4)
+    # The short way leads through the failed accelerator, which forwards nothing.
+    assert TorusJob((8,), (2,), "ring", (1,), (2,)).loads() == (2, 6)
     # The box beside it is free.
     assert TorusJob((8,), (2,), "ring", (1,), (7,)).loads() == (1, 1)
 
