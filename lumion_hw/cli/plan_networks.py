@@ -32,19 +32,18 @@ def bandwidth(file: str, as_json: bool) -> None:
     if as_json:
         echo_json({"result": result, "assumptions": assumptions})
         return
+    _print_steps(result)
+    _print_gains(result)
+    _print_assumptions(assumptions)
+
+
+def _print_steps(result: BandwidthResult) -> None:
     circuits = result.fabrics[-1]
     echo_table(
         f"{result.title}: one training step",
         (
-            "fabric",
-            "replaced",
-            "links used",
-            "flows per link",
-            "hops",
-            "all-reduce ms",
-            "step ms",
-            "communication",
-            "gain",
+            *("fabric", "replaced", "links used", "flows per link", "hops"),
+            *("all-reduce ms", "step ms", "communication", "gain"),
         ),
         [
             (
@@ -68,8 +67,6 @@ def bandwidth(file: str, as_json: bool) -> None:
         "links used: fraction of an accelerator's links; communication: fraction of the step; gain: step over the step "
         "on circuits.\n"
     )
-    _print_gains(result)
-    _print_assumptions(assumptions)
 
 
 def _print_gains(result: BandwidthResult) -> None:
