@@ -35,7 +35,7 @@ COMMANDS = (
         "Build and check schedules; run job phases.",
     ),
     LazyCommand("slice", "lumion_hw.cli.slice:slice_", "Allocate slices of a rack, on a torus and on a fabric."),
-    LazyCommand("plan", "lumion_hw.cli.plan:plan", "Plan spares for a service level; compare recovery policies."),
+    LazyCommand("plan", "lumion_hw.cli.plan:plan", "Plan spares; compare recovery policies and networks."),
     LazyCommand("rehearse", "lumion_hw.cli.rehearse:rehearse", "Rehearse the loss of a server in a training job."),
     LazyCommand("bench", "lumion_hw.cli.bench:bench", "Check and show bench files, print their schema."),
     LazyCommand("new-driver", "lumion_hw.cli.new_driver:new_driver", "Create a package for your own driver."),

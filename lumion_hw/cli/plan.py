@@ -12,6 +12,7 @@ from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number, count_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.cli.common.outputs import force_option, out_option
+from lumion_hw.cli.plan_networks import bandwidth, power
 
 if TYPE_CHECKING:
     from lumion_hw.planning.faults import Faults
@@ -37,7 +38,11 @@ MIX = click.option("--mix", default="tpu-v4-small", show_default=True, help=_MIX
 
 @click.group(cls=NamedGroup)
 def plan() -> None:
-    """Plan the number of spares for a service level, and compare the cost of recovery policies."""
+    """Plan the number of spares for a service level, compare recovery policies and networks."""
+
+
+plan.add_command(bandwidth)
+plan.add_command(power)
 
 
 def _fleet_options(function: _Command) -> _Command:

@@ -1,6 +1,24 @@
+from .bandwidth import (
+    BandwidthResult as BandwidthResult,
+    FabricSteps as FabricSteps,
+    Influence as Influence,
+    PublishedGain as PublishedGain,
+    StepTime as StepTime,
+    SweepRow as SweepRow,
+    compare_bandwidth as compare_bandwidth,
+    fabric_steps as fabric_steps,
+)
+from .bandwidth_file import BandwidthFileModel as BandwidthFileModel, load_bandwidth_file as load_bandwidth_file
+from .detour import TorusJob as TorusJob
 from .factors import PUBLISHED as PUBLISHED, FactorMap as FactorMap, factor_map as factor_map
 from .faults import FaultRate as FaultRate, Faults as Faults, read_causes as read_causes
 from .jobs import MIXES as MIXES, JobMix as JobMix, job_mix as job_mix
+from .network_power import (
+    PowerFileModel as PowerFileModel,
+    PowerRow as PowerRow,
+    compare_power as compare_power,
+    load_power_file as load_power_file,
+)
 from .overprovisioning import (
     COUNTINGS as COUNTINGS,
     POLICIES as POLICIES,
@@ -38,3 +56,4 @@ from .spares import (
     spares_needed as spares_needed,
     unavailable_share as unavailable_share,
 )
+from .stated import Assumption as Assumption, assumptions_of as assumptions_of

@@ -10,6 +10,8 @@ import pytest
 from lumion_hw.cli import main
 from lumion_hw.planning import Faults, plan_spares, rack_of_servers, read_causes
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     assert main([*map(str, arguments)]) == 0
@@ -77,6 +79,25 @@ def test_the_map_is_of_the_sizes_and_shares_asked_for(tmp_path: Path, capsys: py
     assert "100% server faults" in printed(capsys, *asked)
 
 
+def test_fabrics_are_compared_before_and_after_a_replacement(capsys: pytest.CaptureFixture[str]) -> None:
+    file = EXAMPLES / "replaced_accelerator.yaml"
+    out = printed(capsys, "plan", "bandwidth", file)
+    for words in ("none suffices", "86.1%", "accelerator.port_gbps", "packet switch", "LUMION, arXiv 2505.23105"):
+        assert words in out
+    found = document(capsys, "plan", "bandwidth", file)
+    assert [steps["fabric"] for steps in found["result"]["fabrics"]] == ["torus", "packet_switch", "circuit"]
+    assert found["result"]["published"][0]["needed_share"] is None
+    assert {number["source"] for number in found["assumptions"]} >= {"assumed (default)"}
+
+
+def test_the_power_of_networks_is_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    file = EXAMPLES / "rail_power.yaml"
+    assert "ratio with host transceivers" in printed(capsys, "plan", "power", file)
+    found = document(capsys, "plan", "power", file)
+    assert found["published"] == 23.0
+    assert [row["packet_tiers"] for row in found["rows"]] == [1, 2, 2]
+
+
 def test_a_slice_is_placed_on_both_kinds_of_rack(capsys: pytest.CaptureFixture[str]) -> None:
     scattered = ",".join(str(place) for place in range(64) if sum(divmod(place // 4, 4)) % 2 != place % 2)
     out = printed(capsys, "slice", "place", 8, "--busy", scattered)
@@ -108,6 +129,9 @@ def test_a_stream_is_served_by_both(tmp_path: Path, capsys: pytest.CaptureFixtur
         (("plan", "compare", "--causes", "none.csv", "--failures", "1,4"), "not both"),
         (("plan", "spares", "--causes", "none.csv", "--repair", "3"), "not both"),
         (("plan", "spares", "--causes", "none.csv"), "causes of faults"),
+        (("plan", "bandwidth", "none.yaml"), "cannot read bandwidth file none.yaml"),
+        (("plan", "bandwidth", str(EXAMPLES / "rail_power.yaml")), "bandwidth file"),
+        (("plan", "power", str(EXAMPLES / "chip_to_chip.yaml")), "power file"),
         (("plan", "map", "--sizes", "4,x"), "--sizes"),
         (("plan", "map", "--sizes", "0"), "a job cannot have 0"),
         (("plan", "map", "--server-share", "0.5"), "--server-shares"),
