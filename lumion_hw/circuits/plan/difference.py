@@ -43,11 +43,15 @@ class CircuitRefusal:
     needs_others: bool = False
 
     def __str__(self) -> str:
+        return f"{self.request.name}: {self.reason} {self.nearest}"
+
+    @property
+    def nearest(self) -> str:
+        """The nearest feasible circuit, as a sentence."""
         if self.alternative is None:
-            return f"{self.request.name}: {self.reason} No similar circuit is feasible."
+            return "No similar circuit is feasible."
         condition = ", if planned together with the other new ones" if self.needs_others else ""
-        name = describe_request(self.alternative)
-        return f"{self.request.name}: {self.reason} Nearest feasible circuit{condition}: {name}."
+        return f"Nearest feasible circuit{condition}: {describe_request(self.alternative)}."
 
 
 @dataclass(frozen=True)
