@@ -18,11 +18,11 @@ from lumion_hw.cli.common.outputs import force_option, out_option
 @force_option
 @json_option
 def plot(recording: str, channels: tuple[str, ...], out: Path | None, force: bool, as_json: bool) -> None:
-    """Draw a recording against time, with one panel per unit.
+    """Draw a recording against time, or a scan against its swept settings, with one panel per unit.
 
     RECORDING is an HDF5 file written by `lumion log` or `lumion scan`, or the journal of an interrupted run.
 
-    A missing value leaves a gap in the line and a mark at the bottom of the panel. It is red if the reading failed,
+    In a recording, a missing value leaves a gap in the line and a mark at the bottom of the panel. It is red if the reading failed,
     otherwise in the colour of the line (over range, under range or dark).
     """
     from lumion_hw.acquisition.plotting import plot as draw

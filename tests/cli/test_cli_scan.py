@@ -32,6 +32,18 @@ def test_a_scan_is_one_file_with_its_picture(tmp_path: Path, capsys: pytest.Capt
     assert data.header.bench_file.text == Path(SMALL).read_text()
 
 
+def test_lumion_plot_draws_a_scan_against_its_setting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    out, picture = tmp_path / "s.h5", tmp_path / "p.svg"
+    assert main([*command("--set", f"{POL}=-100:100:5", "-o", str(out)), "--read", "meter0.power.2"]) == 0
+    assert main(["plot", str(out), "-c", "meter0.power.2", "--out", str(picture)]) == 0
+    assert f"{picture}: 1 channels" in capsys.readouterr().out
+    text = picture.read_text(encoding="utf-8")
+    assert f"<!-- {POL}" in text
+    assert "time (s)" not in text
+    assert "by_instrument" not in text
+
+
 def test_a_grid_of_flags_and_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "s.h5"
     sweep = ("--set", "sfp-a.enabled=on,off", "--set", f"{POL}=0,10,20", "--snake")
