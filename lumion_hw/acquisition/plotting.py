@@ -1,4 +1,4 @@
-"""Plots of recordings over time, and of scans over their settings. Needs matplotlib (optional dependency ``plots``)."""
+"""Plots of recordings over time, with one panel per unit. Needs matplotlib (optional dependency ``plots``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.acquisition.columns import State, select_names
+from lumion_hw.acquisition.columns import State
 from lumion_hw.acquisition.recording import RecordedColumn, read_recording
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
@@ -36,9 +36,9 @@ def require_plots() -> None:
 
 
 def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), overwrite: Overwrite = "own") -> int:
-    """Draw a recording against time, or a scan against its settings; return the number of columns in the picture.
+    """Draw a recording and return the number of columns in the picture.
 
-    The picture of a scan is that of :meth:`~lumion_hw.acquisition.ScanData.plot`. In a recording, a mark at the bottom of the panel shows a missing value, in red if reading failed.
+    A mark at the bottom of the panel shows a missing value, in red if reading failed.
 
     Args:
         source: The HDF5 file or journal.
@@ -54,8 +54,6 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
     check_format(target)
     check_target(target, "the picture", overwrite)
     recording = read_recording(source, patterns)
-    if recording.header.scan is not None:
-        return _plot_scan(source, target, patterns, overwrite)
     time_s, columns = recording.time_s, recording.columns
     from matplotlib.figure import Figure as NewFigure
 
@@ -79,15 +77,6 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
     figure.suptitle(plain_text(f"{recording.header.bench}: {source.name}"))
     save_figure(figure, target, overwrite)
     return len(columns)
-
-
-def _plot_scan(source: Path, target: Path, patterns: Sequence[str], overwrite: Overwrite) -> int:
-    from lumion_hw.acquisition.scan_data import load_scan
-
-    data = load_scan(source)
-    save_figure(data.plot(patterns), target, overwrite)
-    devices = {column.name: column.device for column in data.header.columns if column.name in data.value}
-    return len(select_names(patterns, devices))
 
 
 def save_figure(figure: Figure, target: Path, overwrite: Overwrite) -> None:

@@ -37,7 +37,7 @@ def test_lumion_plot_draws_a_scan_against_its_setting(tmp_path: Path, capsys: py
     out, picture = tmp_path / "s.h5", tmp_path / "p.svg"
     assert main([*command("--set", f"{POL}=-100:100:5", "-o", str(out)), "--read", "meter0.power.2"]) == 0
     assert main(["plot", str(out), "-c", "meter0.power.2", "--out", str(picture)]) == 0
-    assert f"{picture}: 1 channels" in capsys.readouterr().out
+    assert f"{picture}: 1 channel\n" in capsys.readouterr().out
     text = picture.read_text(encoding="utf-8")
     assert f"<!-- {POL}" in text
     assert "time (s)" not in text
