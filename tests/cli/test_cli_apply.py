@@ -58,6 +58,10 @@ def test_what_a_dry_run_shows_is_what_is_done_and_a_second_time_nothing(bench: L
         ["sfp-b:sfp-a", "stays"],
         ["sfp-a:sfp-b", "disconnect"],
     ]
+    before = next(circuit for circuit in planned["connected"] if circuit["circuit"] == "sfp-b:sfp-a")
+    hops, loss_db, margin_db = table.splitlines()[3].split()[2:]
+    assert (int(hops), float(loss_db)) == (before["hops"], before["loss_db"])
+    assert float(margin_db) == pytest.approx(before["margin_db"], abs=0.5)
 
 
 def test_an_impossible_circuit_is_refused_with_the_nearest_one(bench: LastingBench, apply: Apply) -> None:
