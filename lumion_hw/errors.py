@@ -299,8 +299,12 @@ def exit_code(error: BaseException) -> int:
     return 1
 
 
+_MAX_NAMED = 16
+"""Largest number of names in a hint without a close name."""
+
+
 def name_hint(name: str, choices: Iterable[str], intro: str = "There are") -> str:
-    """Return a hint for an unknown name: the closest names, or all names.
+    """Return a hint for an unknown name: the closest names, otherwise the first of them, and how many others exist.
 
     Args:
         name: The name that was given.
@@ -311,4 +315,8 @@ def name_hint(name: str, choices: Iterable[str], intro: str = "There are") -> st
 
     names = list(choices)
     close = get_close_matches(name, names, n=3, cutoff=0.6)
-    return f"Did you mean {' or '.join(close)}?" if close else f"{intro} {', '.join(names) or 'none'}."
+    if close:
+        return f"Did you mean {' or '.join(close)}?"
+    n_others = max(len(names) - _MAX_NAMED, 0)
+    others = f" and {n_others} others" if n_others > 1 else ""
+    return f"{intro} {', '.join(names[:_MAX_NAMED] if others else names) or 'none'}{others}."

@@ -370,7 +370,7 @@ class FaultDiagnosis:
 
     def _add_rows(self, diagnosed: DiagnosedFit, rows: Sequence[RowScore]) -> DiagnosedFit:
         """Add physical effects and fit again; if the fit is no better, return the old fit."""
-        self.trying(" and ".join(ROWS[row.name].description for row in rows))
+        self.trying(", ".join(ROWS[row.name].description for row in rows))
         _log.info(
             "adding to the fit: %s; field error so far %.3g", "; ".join(map(str, rows)), diagnosed.fit.discrepancy
         )

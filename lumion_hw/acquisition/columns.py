@@ -165,7 +165,7 @@ def select_names(patterns: Sequence[str], devices: Mapping[str, str], kind: str 
     for pattern in patterns:
         matches = _matching(pattern, devices)
         if not matches:
-            names = [*devices, *sorted(set(devices.values()))]
+            names = [*sorted(set(devices.values())), *devices]
             raise ConfigError(f"no {kind} {pattern!r}", hint=name_hint(pattern, names))
         selected |= matches
     return [name for name in devices if name in selected]

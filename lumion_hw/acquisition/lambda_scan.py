@@ -50,7 +50,7 @@ def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
     for name, columns in by_meter.items():
         meter = bench.meters.get(name)
         if not isinstance(meter, LoggingMeter):
-            return f"{columns[0].name} is not a power of a meter that takes samples at trigger pulses"
+            return f"{swept} cannot trigger samples of {columns[0].name}"
         if swept not in (_inside(bench, name), getattr(bench.model.devices[name], "triggered_by", None)):
             return f"the bench file does not say that {name} is triggered_by {swept}"
         meters[name] = meter

@@ -177,14 +177,16 @@ def _settings(bench: Bench, pattern: str) -> list[Setting]:
         raise ConfigError(
             f"{matches[0].name} is an array of {matches[0].shape[0]} values",
             device=matches[0].device,
-            hint=f"Sweep the array's values by name: {_example(bench, matches[0])}.",
+            hint=_array_hint(bench, matches[0]),
         )
     return single
 
 
-def _example(bench: Bench, setting: Setting) -> str:
+def _array_hint(bench: Bench, setting: Setting) -> str:
     parts = [part.name for part in Settings(bench, [setting.device]).values() if part.part_of == setting.name]
-    return ", ".join(parts[:2]) + (" and so on" if len(parts) > 2 else "")
+    if not parts:
+        return f"Set it before the scan, in Python: Settings(bench)[{setting.name!r}].write(values)."
+    return f"Sweep the array's values by name: {', '.join(parts[:2])}{' and so on' if len(parts) > 2 else ''}."
 
 
 def _numbers(setting: Setting, values: Any) -> Real:
@@ -195,7 +197,7 @@ def _numbers(setting: Setting, values: Any) -> Real:
         array = np.asarray(listed)
     except ValueError:  # ragged
         array = np.empty(0, dtype=object)
-    if setting.kind is SettingKind.NUMBER and array.ndim == 1 and array.dtype.kind in "iuf":
+    if setting.kind is SettingKind.NUMBER and not setting.numbers and array.ndim == 1 and array.dtype.kind in "iuf":
         return _checked_numbers(setting, array.astype(np.float64))
     return np.array([_number(setting, value) for value in listed], dtype=np.float64)
 
@@ -204,7 +206,8 @@ def _checked_numbers(setting: Setting, numbers: Real) -> Real:
     limits = setting.limits()
     low, high = limits if limits is not None else (-np.inf, np.inf)
     invalid = ~(np.isfinite(numbers) & (numbers >= low) & (numbers <= high))
-    for number in numbers[invalid].tolist():
+    # The value farthest outside comes first, because it is one that the user wrote.
+    for number in sorted(numbers[invalid].tolist(), key=lambda each: -max(low - each, each - high)):
         setting.check(number)  # allows for rounding and raises the exact error
     return numbers
 

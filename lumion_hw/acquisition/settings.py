@@ -88,6 +88,7 @@ class Setting:
         unit: Unit of the value; empty for flags and choices.
         shape: Shape of an array; empty otherwise.
         choices: Valid values of a choice.
+        numbers: Valid values of a number that has only a few, such as the outputs of a switch; empty for all others.
         text_for_none: Meaning of the value ``None``, such as ``automatic``; empty if ``None`` is not allowed.
         text_if_unused: Meaning of the value ``None`` if a device can have it, but nobody can set it; empty if it only
             means that the value is not known.
@@ -110,6 +111,7 @@ class Setting:
     _step: Callable[[], float | NDArray[np.float64]] = field(default=_no_step, repr=False)
     shape: tuple[int, ...] = ()
     choices: tuple[str, ...] = ()
+    numbers: tuple[float, ...] = ()
     text_for_none: str = ""
     text_if_unused: str = ""
     part_of: str = ""
@@ -188,6 +190,8 @@ class Setting:
             return self._checked_array(value)
         if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
             self._refuse(value, "a number")
+        if self.numbers and value not in self.numbers:
+            self._refuse(value, f"one of {', '.join(f'{number:g}' for number in self.numbers)}")
         return float(value)
 
     def _checked_array(self, value: Any) -> NDArray[np.float64]:
@@ -378,7 +382,7 @@ def _polarization(bench: Bench, name: str, controller: PolarizationController) -
     )
     yield vector_setting
     # Numbered from 1, with the same names as the readings of these actuators.
-    yield from _elements_of(vector_setting, 1, f"{name}.setting")
+    yield from _elements_of(vector_setting, range(1, len(actuators) + 1), f"{name}.setting")
 
 
 def _temperature(name: str, controller: TemperatureController) -> Iterator[Setting]:
@@ -442,8 +446,12 @@ def _set_shutter(attenuator: VariableAttenuator, channel: int, passing: bool) ->
 
 
 def _switch(name: str, switch: OpticalSwitch) -> Iterator[Setting]:
-    """Yield one setting that contains all connections of a switch, because single changes could conflict."""
+    """Yield all connections of a switch as one array, and the output of each input with the name of its reading."""
     inputs = switch.ports.inputs
+
+    def read() -> NDArray[np.float64]:
+        connections = switch.connections()
+        return np.array([float(connections.get(port, 0)) for port in inputs])
 
     def write(outputs: NDArray[np.float64]) -> None:
         if not np.all(outputs == np.round(outputs)):
@@ -452,17 +460,21 @@ def _switch(name: str, switch: OpticalSwitch) -> Iterator[Setting]:
             {port: int(output) for port, output in zip(inputs, outputs, strict=True) if output != 0.0}
         )
 
-    yield Setting(
+    vector_setting = Setting(
         name=f"{name}.outputs",
         device=name,
         unit="",
         kind=SettingKind.ARRAY,
-        _read=switch.connections,
-        _pick=lambda connections: np.array([float(connections.get(port, 0)) for port in inputs]),
+        _read=read,
+        _pick=_unchanged,
         _write=write,
         _limits=lambda: (0.0, float(max(switch.ports.outputs))),
         shape=(len(inputs),),
     )
+    yield vector_setting
+    outputs = (0.0, *map(float, switch.ports.outputs))  # 0 disconnects the input
+    for setting in _elements_of(vector_setting, inputs, f"{name}.output"):
+        yield replace(setting, numbers=outputs)
 
 
 def _analyzer(name: str, analyzer: SpectrumAnalyzer) -> Iterator[Setting]:
@@ -557,14 +569,14 @@ def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
         shape=(len(mesh.heater_channels),),
     )
     yield vector_setting
-    yield from _elements_of(vector_setting, 0, f"{name}.heater_ma")
+    yield from _elements_of(vector_setting, range(len(mesh.heater_channels)), f"{name}.heater_ma")
 
 
 def _unchanged(answer: SettingValue) -> SettingValue:
     return answer
 
 
-def _elements_of(vector_setting: Setting, number_from: int, stem: str) -> Iterator[Setting]:
+def _elements_of(vector_setting: Setting, numbers: Sequence[int], stem: str) -> Iterator[Setting]:
     lock = fork_safe(threading.Lock())  # so that two writers of different elements do not undo each other
 
     def write(index: int, value: float) -> None:
@@ -583,9 +595,9 @@ def _elements_of(vector_setting: Setting, number_from: int, stem: str) -> Iterat
     def step(index: int) -> float:
         return float(np.broadcast_to(vector_setting._step(), vector_setting.shape)[index])
 
-    for index in range(vector_setting.shape[0]):
+    for index, number in enumerate(numbers):
         yield Setting(
-            name=f"{stem}.{index + number_from}",
+            name=f"{stem}.{number}",
             device=vector_setting.device,
             unit=vector_setting.unit,
             kind=SettingKind.NUMBER,

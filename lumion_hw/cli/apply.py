@@ -120,8 +120,8 @@ def _rows(change: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
                 rounded = None if margin_db is None else round(margin_db, 2)
                 yield name, "connect", circuit["hops"], circuit["loss_db"], rounded
 
-    for name in change["kept"]:
-        yield name, "stays", None, None, None
+    for circuit in change["staying"]:
+        yield circuit["circuit"], "stays", circuit["hops"], circuit["loss_db"], circuit["margin_db"]
     yield from connected(True)
     for name in change["removed"]:
         yield name, "disconnect", None, None, None

@@ -27,7 +27,7 @@ from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_o
 from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.cli.common.parameter_type import ParameterType
 from lumion_hw.cli.common.progress import RunProgress
-from lumion_hw.errors import ConfigError
+from lumion_hw.errors import CircuitError, ConfigError, LimitError, RoutingError
 from lumion_hw.files.writing import Overwrite, check_target
 
 if TYPE_CHECKING:
@@ -439,7 +439,7 @@ def explain(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: An
 
 def _plan_requests(target: BenchTarget, requests: Sequence[CircuitRequest]) -> tuple[CircuitPlan, list[PlannedCircuit]]:
     from lumion_hw.bench.bench import load
-    from lumion_hw.circuits import plan_circuits, read_state
+    from lumion_hw.circuits import plan_circuits, plan_difference, read_state
     from lumion_hw.circuits.state import restored_plan
     from lumion_hw.storage import load_record
 
@@ -451,7 +451,15 @@ def _plan_requests(target: BenchTarget, requests: Sequence[CircuitRequest]) -> t
     connected = {circuit.name for circuit in state.circuits}
     missing = [request for request in requests if request.name not in connected]
     with RunProgress(None, quiet=True) as bars:
-        plan = plan_circuits(model, record, missing, active=active, progress=bars)
+        try:
+            plan = plan_circuits(model, record, missing, active=active, progress=bars)
+        except (RoutingError, CircuitError, LimitError) as error:
+            wanted = [*(circuit.request for circuit in active), *missing]
+            difference = plan_difference(model, record, wanted, active, bars)
+            nearest = [refusal.nearest for refusal in difference.refusals if refusal.alternative is not None]
+            if nearest and getattr(error, "nearest", None) is None:  # otherwise the hint contains it already
+                error.hint = " ".join([error.hint or "", *nearest]).strip()
+            raise
     return plan, [circuit for circuit in plan.all_circuits if circuit.request.name in names]
 
 

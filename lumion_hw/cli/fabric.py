@@ -212,8 +212,10 @@ def history(target: BenchTarget) -> None:
         try:
             spans = " ".join(f"{span['name']} {span['at_ms']:.1f}" for span in entry.get("spans", []))
             event = entry.get("outcome") or entry["entry"]
-            subject = entry.get("failed") or entry.get("unit") or entry.get("circuit")
-            rows.append((entry["utc"], event, subject, entry.get("spare"), spans or entry.get("words")))
+            verdict = entry["state"]["open"] if event == "begun" else {}
+            subject = entry.get("failed") or entry.get("unit") or entry.get("circuit") or verdict.get("name")
+            reason = entry.get("words") or verdict.get("words")
+            rows.append((entry["utc"], event, subject, entry.get("spare"), spans or reason))
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"entry {entry.get('n')} of the fabric journal was written by another version ({error!r})",
@@ -324,7 +326,9 @@ def _status_document(target: BenchTarget, directory: Path) -> Mapping[str, Any]:
 
 
 def _print_status(status: Mapping[str, Any]) -> None:
-    rows = [(each["severity"].upper(), each["subject"], each["condition"], each["reason"]) for each in status["alarms"]]
+    rows = [
+        (each["severity"].upper(), each["subject"], each["condition"], _table_reason(each)) for each in status["alarms"]
+    ]
     echo_table("Alarms", ("severity", "subject", "condition", "reason"), rows)
     jobs = [(job["name"], " ".join(job["units"]), job["condition"]) for job in status["jobs"]]
     echo_table("Jobs", ("job", "members", "condition"), jobs)
@@ -335,7 +339,7 @@ def _print_status(status: Mapping[str, Any]) -> None:
             unit["job"] or None,
             unit["replaces"] or None,
             " ".join(unit["replacements"]) or None,
-            unit["reason"] or None,
+            _table_reason(unit) or None,
         )
         for unit in status["units"]
     ]
@@ -351,6 +355,14 @@ def _print_status(status: Mapping[str, Any]) -> None:
     echo_text(f"{status['manager'] or 'no manager maintains the jobs'}; {plans}; {counts}")
     if status["interrupted"] and not status["manager"]:
         note("a recovery was interrupted; finish it with `lumion fabric recover`")
+
+
+def _table_reason(row: Mapping[str, Any]) -> str:
+    """Return the reason of an alarm or unit; that of a cold spare without details of routing and advice."""
+    from lumion_hw.serving.headline import short_reason
+
+    reason: str = row["reason"]
+    return short_reason(reason) if row["condition"].startswith("cold") else reason
 
 
 def _event_printer(as_json: bool) -> Any:

@@ -22,7 +22,9 @@ from lumion_hw.files.writing import check_target
 if TYPE_CHECKING:
     from lumion_hw.acquisition import ScanData, ScanProgress, SweptSetting
     from lumion_hw.acquisition.scanning import PreparedScan
+    from lumion_hw.bench.bench import Bench
     from lumion_hw.cli.common.scan_view import TerminalView
+    from lumion_hw.interfaces.wiring import InlineDevice, InputPath, OutputPath
 
 _MAX_POINTS = 10_000_000
 _FLAGS = {"on": True, "off": False, "true": True, "false": False}
@@ -133,11 +135,12 @@ def scan(
     view = _terminal_view() if watch else None
     figure = _figure_path(out) if picture else None
     in_force = None if record is None else load_record(Path(record))
-    devices = devices_with(bench_file, [*names, *readings])
+    devices = _devices_in_light(bench_file, names, readings)
     how = {"snake": snake, "by_hand": by_hand, "keep_meters": keep_meters}
     with locked_bench(bench_file, devices, "lumion scan", as_json, lock_arguments) as (bench, active_circuits):
         prepared = prepare_scan(bench, dict(swept), readings, **how)
         _note_dark_sources(prepared)
+        _note_blocked_light(prepared)
         if dry_run:
             _show_plan(prepared, as_json)
             return
@@ -206,6 +209,60 @@ def _note_dark_sources(prepared: PreparedScan) -> None:
         for name, switch in switches.items():
             if name not in prepared.swept and switch.read() is False:
                 note(f"{device} is off, so it sends no light during the scan; --set {name}=on switches it on.")
+
+
+def _devices_in_light(bench_file: str, names: Sequence[str], readings: Sequence[str]) -> list[str]:
+    """Return the names of the devices to open: those of a scan, and those that its light passes."""
+    from lumion_hw.bench.bench import load
+
+    devices = devices_with(bench_file, [*names, *readings]) or []
+    model = load(bench_file)
+    wiring = model.to_wiring()
+    sources = devices_with(bench_file, names) or []
+    entries = [path for path in wiring.inputs if path.source in sources]
+    exits = [path for path in wiring.outputs if any(tap.meter in devices for tap in path.all_taps)]
+    paths: list[InputPath | OutputPath] = [*entries, *exits]
+    passed = {part.device for path in paths for part in path.through}
+    return [name for name in model.devices if name in devices or name in passed]
+
+
+def _note_blocked_light(prepared: PreparedScan) -> None:
+    """Print a warning if a device that the scan does not set blocks the light of a swept source, or of a meter."""
+    from lumion_hw.bench.fibre_devices import wiring_with_device_losses
+
+    bench = prepared.bench
+    wiring = wiring_with_device_losses(bench)
+    settable = {setting.device for setting in prepared.moves.settings}
+    sources = settable & {*bench.lasers, *bench.transponders}
+    read = {column.name for column in prepared.reader.columns}
+    paths: dict[str, list[InputPath | OutputPath]] = {}
+    for entry in wiring.inputs:
+        if entry.source in sources:
+            paths.setdefault(f"the light of {entry.source}", []).append(entry)
+    for output in wiring.outputs:
+        for name in {f"{tap.meter}.power.{tap.channel}" for tap in output.all_taps} & read:
+            paths.setdefault(f"the light to {name}", []).append(output)
+    for light, alternatives in paths.items():
+        blocking = [_blocking_part(path) for path in alternatives]
+        part = blocking[0]
+        # Light that passes on another path is not missing.
+        if part is not None and all(blocking) and part.device not in settable:
+            note(f"{part.device} blocks {light}; --set {_opening(bench, part)} lets it pass.")
+
+
+def _blocking_part(path: InputPath | OutputPath) -> InlineDevice | None:
+    from lumion_hw.interfaces.wiring import BLOCKED_DB
+
+    losses = zip(path.through, path.inline_losses_db, strict=False)
+    return next((part for part, loss_db in losses if loss_db >= 0.5 * BLOCKED_DB), None)
+
+
+def _opening(bench: Bench, part: InlineDevice) -> str:
+    """Return the setting, with its value, that lets light pass a device."""
+    if part.exit_port is not None:
+        return f"{part.device}.output.{part.channel}={part.exit_port}"
+    switch = f"passing.{part.channel}" if part.device in bench.attenuators else "enabled"
+    return f"{part.device}.{switch}=on"
 
 
 def _check_circuits_unaffected(active_circuits: Sequence[str], prepared: PreparedScan) -> None:
@@ -277,10 +334,14 @@ def _show_plan(prepared: PreparedScan, as_json: bool) -> None:
     echo_text(table(("setting", "points", "from", "to", "unit"), rows))
     if document["follow"]:
         echo_text(f"Set to the swept wavelength at each point: {', '.join(document['follow'])}")
-    reason = f": {prepared.stepped}" if prepared.stepped else ""
-    n_readings = len(document["readings"])
-    echo_text(f"{document['points']} points of {n_readings} readings, run by {document['run_by']}{reason}")
+    counts = _counts(document["points"], len(document["readings"]))
+    by_host = f"set one by one{f' ({prepared.stepped})' if prepared.stepped else ''}"
+    echo_text(f"{counts}, {by_host if prepared.own is None else f'run by {prepared.own.description}'}")
     echo_text("Nothing was changed.")
+
+
+def _counts(n_points: int, n_readings: int) -> str:
+    return f"{n_points} point{'s' * (n_points != 1)} of {n_readings} reading{'s' * (n_readings != 1)}"
 
 
 def _report(data: ScanData, out: Path, figure: Path | None, as_json: bool) -> None:
@@ -290,6 +351,6 @@ def _report(data: ScanData, out: Path, figure: Path | None, as_json: bool) -> No
         document |= {"by_instrument": int(data.by_instrument.sum())}
         echo_json(document | ({"picture": str(figure)} if figure else {}))
         return
-    echo_text(f"{out}: {data.n_read} points of {len(data.value)} readings")
+    echo_text(f"{out}: {_counts(data.n_read, len(data.value))}")
     if figure is not None:
         echo_text(f"{figure}: figure")

@@ -82,7 +82,7 @@ def check_target(path: Path, description: str, overwrite: Overwrite = "own") -> 
                 f"cannot write {description} {path}: it is {kind}, not a file", hint="Choose another name."
             )
         if overwrite == "nothing":
-            raise ConfigError(f"{path} already exists", hint="Choose another name.")
+            raise ConfigError(f"{path} already exists", hint="Choose another name, or move the file away.")
         if overwrite == "own":
             _check_own(real, path, description, mode)
     return real

@@ -87,6 +87,8 @@ _SENTENCES: Mapping[str, tuple[AlarmSeverity, str]] = {
     "calibrated": (_NONE, "Calibration finished: {record}."),
     "calibration resumed": (_NONE, "Calibration resumed after {entries} journal entries."),
     "calibration cut short": (_MINOR, "Calibration interrupted."),
+    "emulated fault inject": (_NONE, "{by} injected the fault {fault} at {target}."),
+    "emulated fault clear": (_NONE, "{by} cleared the fault {fault} of {target}."),
     "source dark": (_MINOR, "No light at port {port}: {reason}."),
     "plugged": (_NONE, "Fibre {fibre} moved to port {port}."),
     "could not be switched off": (_MAJOR, "Light not switched off after the calibration: {reason}."),
@@ -100,6 +102,8 @@ def event_sentence(event: str, data: Mapping[str, Any]) -> tuple[AlarmSeverity, 
     """Return severity and sentence of an event. An unknown event becomes its name and its data."""
     if event == "proof":
         return _proof(data)
+    if event in ("emulated fault inject", "emulated fault clear") and data.get("arguments"):
+        data = {**data, "fault": f"{data.get('fault')} ({_named(data['arguments'])})"}
     if event == "job ended":
         outcome = f"failed: {data['error']}" if data.get("error") else "ended"
         text = f"The job {data.get('what')} of {data.get('by')} {short_reason(outcome)} after {data.get('took_s')} s."
@@ -141,6 +145,10 @@ def _text(value: Any) -> str:
     return short_reason(str(value))
 
 
+def _named(data: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {_text(value)}" for key, value in data.items())
+
+
 def _generic(event: str, data: Mapping[str, Any]) -> str:
-    details = ", ".join(f"{key} {_text(value)}" for key, value in data.items())
+    details = _named(data)
     return f"{event[:1].upper()}{event[1:]}{': ' if details else ''}{details}."

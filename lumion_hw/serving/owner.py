@@ -600,7 +600,7 @@ class BenchOwner:
         result = self.bench.emulated_faults.request(action, device, fault, arguments)
         if action in ("inject", "clear"):
             about = {"target": device, "fault": fault, "arguments": dict(arguments), "by": caller.name}
-            self.bench.events.add(f"emulated fault {action}", **about)
+            self.bench.events.add("emulated fault inject" if action == "inject" else "emulated fault clear", **about)
         return result
 
     def faults(self) -> tuple[Fault, ...]:

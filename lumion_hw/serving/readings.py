@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import threading
@@ -87,6 +86,7 @@ class DeviceReadings:
         self._active_settings: Mapping[str, SettingValue] = {}
         self._failure = ""
         self._error: Exception | None = None
+        self._open_error = ""
         self._read_time_s = 0.0
         self._silence_reported = False
 
@@ -203,10 +203,13 @@ class DeviceReadings:
         if not isinstance(self._error, LinkLost | ConnectError):
             return
         device: Any = self._bench.devices[self._device]
-        with contextlib.suppress(LumionError):
+        try:
             if find_interface(device) != MeshController.__name__:  # it restores its session on its own
                 device.close()
             device.open()
+            self._open_error = ""
+        except LumionError as error:
+            self._open_error = str(error)  # the next read only reports that the device is not open
 
     def _record_outcome(self, failure: LumionError | None, duration_s: float) -> None:
         if failure is not None:
@@ -219,7 +222,8 @@ class DeviceReadings:
 
     def failed(self, error: Exception) -> None:
         """Record a read error; the device counts as silent when its last values are stale."""
-        self._error, self._failure = error, str(error) or type(error).__name__
+        reason = self._open_error if isinstance(error, ConnectError) else ""
+        self._error, self._failure = error, reason or str(error) or type(error).__name__
         if self.silent is not None and not self._silence_reported:
             self._silence_reported = True
             self._bench.events.add("silent", device=self._device, reason=self._failure)

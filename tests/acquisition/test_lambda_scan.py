@@ -124,7 +124,12 @@ def test_a_log_beyond_the_memory_of_the_meter_is_several_sweeps(bench: Bench, mo
         (lambda b: b.meters["mf0"].set_range_dbm(1, None), IN, NM[:2], "mf0 selects its range automatically"),
         (lambda b: b.meters["mf0"].set_averaging_s(1, 1.0), IN, NM[:2], "las0 passes a step of 0.1"),
         (lambda b: None, IN, [1545.0, 1545.1, 1545.3], "not evenly spaced"),
-        (lambda b: None, ("las0.wavelength_nm", "las0.power_dbm"), NM[:2], "not a power of a meter"),
+        (
+            lambda b: None,
+            ("las0.wavelength_nm", "las0.power_dbm"),
+            NM[:2],
+            "las0 cannot trigger samples of las0.power_dbm",
+        ),
         (lambda b: None, ("tls0.wavelength_nm", "mf0.power.1"), NM[:2], "does not say that mf0 is triggered_by tls0"),
         (lambda b: None, SANTEC, [1545.0, 1545.0001], "1e+04 pulses per second for a step of 0.0001 nm"),
         (lambda b: b.lasers["las0"].disable(), IN, NM[:2], "the output is off"),

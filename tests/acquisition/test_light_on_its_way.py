@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from lumion_hw import Bench
-from lumion_hw.acquisition import Settings, differences, restore, take_snapshot
+from lumion_hw.acquisition import Settings, differences, restore, scan, take_snapshot
 from lumion_hw.acquisition.columns import Reader, State, Value
+from lumion_hw.acquisition.scanning import prepare_scan
 from lumion_hw.errors import ConfigError
 
 FILE = Path(__file__).parents[1] / "data" / "every_kind.yaml"
@@ -98,3 +99,29 @@ def test_what_was_set_comes_back() -> None:
 def test_half_a_port_is_refused(bench: Bench) -> None:
     with pytest.raises(ConfigError, match=r"oxc0.outputs: expected integers"):
         Settings(bench)["oxc0.outputs"].write([5.5, 0, 0, 0])
+
+
+def test_one_connection_of_a_switch_is_swept_by_the_name_of_its_reading(bench: Bench) -> None:
+    bench.switches["oxc0"].set_connections({1: 7, 3: 5})
+    data = scan(bench, {"oxc0.output.1": [6, 8, 0]}, ["oxc0.output.1", "oxc0.output.3"])
+    assert data.value["oxc0.output.1"][:2].tolist() == [6.0, 8.0]
+    assert data.state["oxc0.output.1"].tolist() == [State.OK, State.OK, State.NO_SIGNAL]
+    assert data.value["oxc0.output.3"].tolist() == [5.0, 5.0, 5.0]
+    assert bench.switches["oxc0"].connections() == {1: 7, 3: 5}
+
+
+@pytest.mark.parametrize(
+    ("array", "advice"),
+    [
+        ("oxc0.outputs", r"by name: oxc0\.output\.1, oxc0\.output\.2 and so on\."),
+        ("osa0.span_nm", r"Set it before the scan, in Python: Settings\(bench\)\['osa0.span_nm'\]\.write\(values\)\."),
+    ],
+)
+def test_a_scan_of_an_array_says_how_its_values_are_set(bench: Bench, array: str, advice: str) -> None:
+    with pytest.raises(ConfigError, match=advice):
+        prepare_scan(bench, {array: [5]}, ["oxc0.output.1"])
+
+
+def test_an_output_that_the_switch_does_not_have_is_refused_before_the_scan(bench: Bench) -> None:
+    with pytest.raises(ConfigError, match=r"oxc0.output.1: expected one of 0, 5, 6, 7, 8, found 2"):
+        prepare_scan(bench, {"oxc0.output.1": [5, 2]}, ["oxc0.output.1"])

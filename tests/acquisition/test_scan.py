@@ -171,6 +171,7 @@ def pol_is_untouched(bench: Bench, before: np.ndarray) -> bool:
     [
         ({}, ConfigError, "nothing to sweep"),
         ({POL: [0.0, 1e9]}, LimitError, r"pol-a.setting.1: requested 1e\+09"),
+        ({POL: [1e8, 1e9]}, LimitError, r"pol-a.setting.1: requested 1e\+09"),
         ({POL: [0.0, float("nan")]}, LimitError, "pol-a.setting.1: requested nan"),
         ({POL: [0.0, "x"]}, ConfigError, "expected a number, found x"),
         ({POL: "0:1:3"}, ConfigError, "expected a sequence of values"),
@@ -201,6 +202,8 @@ def test_a_reading_that_is_none_and_a_file_that_exists_are_refused(bench, tmp_pa
     assert out.read_text() == "mine"
     with pytest.raises(ConfigError, match=r"no channel 'meter0.power.9'"):
         scan(bench, {POL: [0.0]}, ["meter0.power.9"])
+    with pytest.raises(ConfigError, match=r"no channel 'xyz'\. There are mesh0, .* and \d+ others\.$"):
+        scan(bench, {POL: [0.0]}, ["xyz"])
     with pytest.raises(ConfigError, match="without a file cannot be resumed"):
         scan(bench, {POL: [0.0]}, METER, resume=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,6 +58,10 @@ def test_what_a_dry_run_shows_is_what_is_done_and_a_second_time_nothing(bench: L
         ["sfp-b:sfp-a", "stays"],
         ["sfp-a:sfp-b", "disconnect"],
     ]
+    before = next(circuit for circuit in planned["connected"] if circuit["circuit"] == "sfp-b:sfp-a")
+    hops, loss_db, margin_db = table.splitlines()[3].split()[2:]
+    assert (int(hops), float(loss_db)) == (before["hops"], before["loss_db"])
+    assert float(margin_db) == pytest.approx(before["margin_db"], abs=0.5)
 
 
 def test_an_impossible_circuit_is_refused_with_the_nearest_one(bench: LastingBench, apply: Apply) -> None:
@@ -70,6 +75,20 @@ def test_an_impossible_circuit_is_refused_with_the_nearest_one(bench: LastingBen
     assert names(bench) == before
     apply(f"on_refusal: skip\n{text}", code=3)
     assert names(bench) == ["sfp-a:sfp-b"]
+
+
+def test_explain_names_the_same_nearest_circuit(
+    bench: LastingBench, apply: Apply, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apply("circuits: [sfp-a:sfp-b]\n")
+    refused = apply("circuits: [sfp-a:sfp-b, sfp-b:sfp-c]\n", "--dry-run", code=3)
+    (nearest,) = re.findall(r"Nearest feasible circuit: \S+\.", refused)
+    where = ["--state", str(bench.directory), "--record", str(bench.record)]
+    for command in ("explain", "budget"):
+        assert main([command, str(SMALL), "sfp-b:sfp-c", *where]) == 3
+        said = capsys.readouterr().err
+        assert "Disconnect sfp-a:sfp-b, or use other ports." in said
+        assert nearest in said
 
 
 def test_a_mistake_in_the_file_is_shown_with_its_line(bench: LastingBench, apply: Apply) -> None:

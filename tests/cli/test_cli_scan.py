@@ -32,6 +32,18 @@ def test_a_scan_is_one_file_with_its_picture(tmp_path: Path, capsys: pytest.Capt
     assert data.header.bench_file.text == Path(SMALL).read_text()
 
 
+def test_lumion_plot_draws_a_scan_against_its_setting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    out, picture = tmp_path / "s.h5", tmp_path / "p.svg"
+    assert main([*command("--set", f"{POL}=-100:100:5", "-o", str(out)), "--read", "meter0.power.2"]) == 0
+    assert main(["plot", str(out), "-c", "meter0.power.2", "--out", str(picture)]) == 0
+    assert f"{picture}: 1 channel\n" in capsys.readouterr().out
+    text = picture.read_text(encoding="utf-8")
+    assert f"<!-- {POL}" in text
+    assert "time (s)" not in text
+    assert "by_instrument" not in text
+
+
 def test_a_grid_of_flags_and_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "s.h5"
     sweep = ("--set", "sfp-a.enabled=on,off", "--set", f"{POL}=0,10,20", "--snake")
@@ -102,3 +114,32 @@ def test_a_laser_that_is_off_during_its_sweep_is_named(capsys: pytest.CaptureFix
     assert main(["scan", "laser-bench", "--emulate", *sweep, "--read", "mesh0.monitor.15", "--dry-run"]) == 0
     warning = "tls-a is off, so it sends no light during the scan; --set tls-a.enabled=on switches it on."
     assert (warning in capsys.readouterr().err) is not is_on
+
+
+MZI = str(Path(__file__).parents[2] / "examples" / "mzi_bench.yaml")
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_blocked"), [([], True), (["switch0.output.1=6"], False), (["switch0.output.1=5,6"], False)]
+)
+def test_a_switch_that_blocks_the_swept_laser_is_named(
+    capsys: pytest.CaptureFixture[str], setting: list[str], is_blocked: bool
+) -> None:
+    settings = ["laser0.enabled=on", "laser0.wavelength_nm=1550,1551", *setting]
+    sweep = [text for each in settings for text in ("--set", each)]
+    assert main(["scan", MZI, "--emulate", *sweep, "--read", "meter0.power.*", "--dry-run"]) == 0
+    warning = "switch0 blocks the light of laser0; --set switch0.output.1=5 lets it pass."
+    assert (warning in capsys.readouterr().err) is is_blocked
+
+
+def test_a_closed_shutter_before_a_meter_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "shuttered.yaml"
+    text = Path(MZI).read_text()
+    text = text.replace("  meter0: {", "  att0: {kind: keysight-n776x, model: N7762A}\n  meter0: {")
+    text = text.replace("{port: 4, tap", "{port: 4, through: [{device: att0, channel: 1}], tap")
+    file.write_text(text)
+    sweep = ["--set", "driver0.heater_ma.0=0,1", "--dry-run"]
+    assert main(["scan", str(file), "--emulate", *sweep, "--read", "meter0.power.2"]) == 0
+    assert "att0 blocks the light to meter0.power.2; --set att0.passing.1=on lets it pass." in capsys.readouterr().err
+    assert main(["scan", str(file), "--emulate", *sweep, "--read", "meter0.power.1"]) == 0
+    assert "blocks" not in capsys.readouterr().err

@@ -10,6 +10,7 @@ import pytest
 from lumion_hw.cli import main
 from lumion_hw.errors import ConfigError
 from lumion_hw.fabric import FabricJournal, read_fabric
+from lumion_hw.fabric.evidence import FailureVerdict
 from lumion_hw.fabric.journal import JOURNAL
 from lumion_hw.storage import line_journal
 
@@ -52,6 +53,24 @@ def test_a_row_that_no_program_writes_is_refused_and_its_field_named(tmp_path: P
     with pytest.raises(ConfigError, match=says):
         read_fabric(tmp_path)
     assert main(["fabric", "status", "small-bench", "--state", str(tmp_path)]) == 2
+
+
+def test_the_history_names_unit_and_reason_of_a_recovery_that_began(tmp_path: Path, capsys) -> None:
+    with FabricJournal(tmp_path, "small") as journal:
+        journal.begin(FailureVerdict("unit", "b", "drain", "drained by hand", 1.0, 2.0, ("operator",)))
+    assert main(["fabric", "history", "small-bench", "--state", str(tmp_path)]) == 0
+    (row,) = [line.split() for line in capsys.readouterr().out.splitlines() if " begun " in line]
+    assert row[1:] == ["begun", "b", "-", "drained", "by", "hand"]
+
+
+def test_the_status_of_a_cold_spare_has_a_short_reason(tmp_path: Path, capsys) -> None:
+    with FabricJournal(tmp_path, "small") as journal:
+        reason = "no path from port 11 to port 13 with 7 blocked PUC states (proven). Disconnect a:b."
+        journal.record("cold spares", dataclasses.replace(journal.state, cold={"c": reason}))
+    assert main(["fabric", "status", "small-bench", "--state", str(tmp_path)]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if "no path" in line]
+    assert rows
+    assert all(line.rstrip().endswith("no path from port 11 to port 13") for line in rows)
 
 
 def test_spans_that_no_program_writes_are_an_error_of_the_history(tmp_path: Path, capsys) -> None:

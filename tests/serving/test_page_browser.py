@@ -115,7 +115,7 @@ def rect(seen: Seen, puc: int, attribute: str) -> str:
 def test_states_paths_and_margins_change_after_a_commit(page, served) -> None:
     assert page.text("#headline-text") == "Calibrated, no circuits connected"
     assert not page.is_shown("#circuits"), "an empty section takes room"
-    until(lambda: "15 PUCs" in page.text("#mesh-summary"), 30.0)
+    until(lambda: page.text("#mesh-summary").startswith("15 PUCs: 0 on circuits, 0 parked · "), 30.0)
     cold = rect(page, 0, "class")
     caller = Caller("ada", account="ada@test")
     number = served.owner.lease.take("ada", caller, lasts_s=600.0, bound=False).number
@@ -182,6 +182,15 @@ def test_a_write_without_the_lease_is_refused_in_words_and_with_it_is_done(page,
     refusals = complaints(page.driver)  # the browser reports each answer of 400 and above
     assert len(refusals) == 2
     assert all("/do/" in each for each in refusals)
+
+
+def test_a_flag_is_changed_by_choosing_on_or_off(page) -> None:
+    page.driver.get(page.server.address + "#device/sfp-a")
+    field = "#device-page [aria-label='new value of enabled']"
+    until(lambda: page.driver.find_elements("css selector", field), 60.0)
+    (select,) = page.driver.find_elements("css selector", field)
+    assert select.tag_name == "select"
+    assert [option.text for option in select.find_elements("css selector", "option")] == ["", "on", "off"]
 
 
 def test_a_lease_ends_with_the_page_that_holds_it(page, served) -> None:

@@ -67,6 +67,22 @@ def test_what_was_only_unplugged_keeps_what_somebody_has_set(bench) -> None:
     assert readings.silent() == {}
 
 
+@pytest.mark.parametrize("fault", ["no_power", "no_cable"])
+def test_a_lost_device_keeps_the_reason_of_its_loss(bench, fault) -> None:
+    readings = read_once(bench)
+    bench.emulated.faults.inject("meter0", fault)
+    for _ in range(4):
+        bench.clock.sleep(60.0)
+        readings.update()
+    _, reason = readings.silent()["meter0"]
+    assert "is not open" not in reason
+    assert {"no_power": "has no power", "no_cable": "cable"}[fault] in reason
+    bench.emulated.faults.end("meter0", fault)
+    readings.update()
+    readings.update()
+    assert readings.silent() == {}
+
+
 def test_what_cannot_be_set_up_stays_lost_and_is_tried_again(bench, monkeypatch) -> None:
     readings, meter = read_once(bench), bench.meters["meter0"]
     wanted, refusals = meter.settings(1), [DeviceError("busy warming up", device="meter0")]

@@ -195,47 +195,62 @@ class BudgetViolation:
 
 def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterator[BudgetViolation]:
     """Yield every value of a link budget that violates a limit, the most important first."""
-    margin = f", with {request.min_margin_db:g} dB of margin" if request.min_margin_db else ""
-    margin_field = "min_margin_db" if request.min_margin_db else None
     crosstalk_db = MAX_EXCLUSIVE_CROSSTALK_DB if request.exclusive else MAX_CROSSTALK_DB
-    # The margin narrows the receiver's range at both ends.
-    low, high = budget.sensitivity_dbm + request.min_margin_db, budget.overload_dbm - request.min_margin_db
     osnr, needed = budget.osnr_db, budget.required_osnr_db
-    ceilings = (
-        ("number of PUCs on the path", hops, request.max_hops, "", "max_hops", True),
-        ("loss over the mesh", budget.mesh_loss_db, request.max_loss_db, "dB", "max_loss_db", True),
-        (f"received power (overload{margin})", budget.received_dbm, high, "dBm", margin_field, False),
-        ("loss of one polarization over the other (PDL)", budget.pdl_db, budget.max_pdl_db, "dB", None, False),
-        ("delay between the arms (DGD)", budget.dgd_ps, budget.max_dgd_ps, "ps", None, False),
+    requested = (
+        ("number of PUCs on the path", hops, request.max_hops, "", "max_hops"),
+        ("loss over the mesh", budget.mesh_loss_db, request.max_loss_db, "dB", "max_loss_db"),
     )
-    for quantity, value, maximum, unit, field, shorter in ceilings:
+    for quantity, value, maximum, unit, field in requested:
         if maximum is not None and value > maximum:
-            yield BudgetViolation(quantity, value, maximum, unit, True, field, shorter)
+            yield BudgetViolation(quantity, value, maximum, unit, True, field, is_of_length=True)
+    yield from _power_violation(request, budget.received_dbm, budget.overload_dbm, True)
+    of_receiver = (
+        ("loss of one polarization over the other (PDL)", budget.pdl_db, budget.max_pdl_db, "dB"),
+        ("delay between the arms (DGD)", budget.dgd_ps, budget.max_dgd_ps, "ps"),
+    )
+    for quantity, value, maximum, unit in of_receiver:
+        if maximum is not None and value > maximum:
+            yield BudgetViolation(quantity, value, maximum, unit, True)
     if budget.crosstalk_db > crosstalk_db:
         quantity = f"light of other circuits at its end, most of it from {budget.crosstalk_source},"
         yield BudgetViolation(quantity, budget.crosstalk_db, crosstalk_db, "dB", True, is_from_other_circuits=True)
-    if budget.received_dbm < low:
-        quantity = f"received power (sensitivity{margin})"
-        yield BudgetViolation(quantity, budget.received_dbm, low, "dBm", False, margin_field, True)
-    yield from _lane_violations(request, budget, margin, margin_field)
+    yield from _power_violation(request, budget.received_dbm, budget.sensitivity_dbm, False)
+    yield from _lane_violations(request, budget)
     if osnr is not None and needed is not None and osnr < needed + budget.penalty_db:
         quantity = "signal to noise (OSNR)"
         from_other_circuits = -budget.crosstalk_db < osnr + 3.0  # more than half of the noise
         yield BudgetViolation(quantity, osnr, needed + budget.penalty_db, "dB", False, None, True, from_other_circuits)
 
 
-def _lane_violations(
-    request: CircuitRequest, budget: LinkBudget, margin: str, margin_field: str | None
+def _power_violation(
+    request: CircuitRequest, received_dbm: float, end_dbm: float, is_overload: bool, lane: str = ""
 ) -> Iterator[BudgetViolation]:
+    """Yield the received power, or the requested margin, if it violates one end of the receiver's range."""
+    margin_db = end_dbm - received_dbm if is_overload else received_dbm - end_dbm
+    if margin_db >= request.min_margin_db:
+        return
+    if request.min_margin_db:
+        quantity = f"margin {'below the overload' if is_overload else 'above the sensitivity'}{lane}"
+        yield BudgetViolation(
+            quantity, margin_db, request.min_margin_db, "dB", False, "min_margin_db", is_of_length=not is_overload
+        )
+    else:
+        quantity = f"received power ({'overload' if is_overload else 'sensitivity'}){lane}"
+        yield BudgetViolation(quantity, received_dbm, end_dbm, "dBm", is_overload, is_of_length=not is_overload)
+
+
+def _lane_violations(request: CircuitRequest, budget: LinkBudget) -> Iterator[BudgetViolation]:
     """Yield the weakest and the strongest lane if they violate a limit."""
-    least_db = request.min_margin_db
     weakest = min(budget.lanes, key=lambda lane: lane.margin_db, default=None)
-    if weakest is not None and weakest.margin_db < least_db:
-        limit_dbm = weakest.received_dbm - weakest.margin_db + least_db
-        quantity = f"received power (sensitivity{margin}) of lane {weakest.lane}, {weakest.wavelength_nm:.2f} nm"
-        yield BudgetViolation(quantity, weakest.received_dbm, limit_dbm, "dBm", False, margin_field, True)
     strongest = min(budget.lanes, key=lambda lane: lane.overload_margin_db, default=None)
-    if strongest is not None and strongest.overload_margin_db < least_db:
-        limit_dbm = strongest.received_dbm + strongest.overload_margin_db - least_db
-        quantity = f"received power (overload{margin}) of lane {strongest.lane}, {strongest.wavelength_nm:.2f} nm"
-        yield BudgetViolation(quantity, strongest.received_dbm, limit_dbm, "dBm", True, margin_field)
+    if weakest is not None:
+        end_dbm, name = weakest.received_dbm - weakest.margin_db, _lane(weakest)
+        yield from _power_violation(request, weakest.received_dbm, end_dbm, False, name)
+    if strongest is not None:
+        end_dbm, name = strongest.received_dbm + strongest.overload_margin_db, _lane(strongest)
+        yield from _power_violation(request, strongest.received_dbm, end_dbm, True, name)
+
+
+def _lane(lane: LaneBudget) -> str:
+    return f" of lane {lane.lane}, {lane.wavelength_nm:.2f} nm"

@@ -43,11 +43,15 @@ class CircuitRefusal:
     needs_others: bool = False
 
     def __str__(self) -> str:
+        return f"{self.request.name}: {self.reason} {self.nearest}"
+
+    @property
+    def nearest(self) -> str:
+        """The nearest feasible circuit, as a sentence."""
         if self.alternative is None:
-            return f"{self.request.name}: {self.reason} No similar circuit is feasible."
+            return "No similar circuit is feasible."
         condition = ", if planned together with the other new ones" if self.needs_others else ""
-        name = describe_request(self.alternative)
-        return f"{self.request.name}: {self.reason} Nearest feasible circuit{condition}: {name}."
+        return f"Nearest feasible circuit{condition}: {describe_request(self.alternative)}."
 
 
 @dataclass(frozen=True)
@@ -55,18 +59,23 @@ class CircuitDifference:
     """A change from the active circuits to the wanted ones.
 
     Attributes:
-        kept: Active circuits that stay exactly as they are, with the wanted limits if they meet them.
+        staying: Active circuits that stay exactly as they are, with the wanted limits if they meet them.
         first: New circuits that are set up before any circuit is removed.
         removed: Active circuits that are removed.
         last: New circuits that need a module or PUC of a removed circuit.
         refusals: Wanted circuits that cannot be set up.
     """
 
-    kept: Requests
+    staying: Planned
     first: Planned
     removed: Requests
     last: Planned
     refusals: tuple[CircuitRefusal, ...]
+
+    @property
+    def kept(self) -> Requests:
+        """Requests of the active circuits that stay."""
+        return tuple(circuit.request for circuit in self.staying)
 
     @property
     def added(self) -> Planned:
@@ -82,15 +91,10 @@ class CircuitDifference:
         """Return the difference as JSON values; new circuits in the order in which they are set up."""
         return {
             "kept": [request.name for request in self.kept],
+            "staying": [_budget_document(circuit) for circuit in self.staying],
             "removed": [request.name for request in self.removed],
             "connected": [
-                {
-                    "circuit": circuit.request.name,
-                    "before_removal": circuit in self.first,
-                    "hops": circuit.hops,
-                    "loss_db": round(circuit.budget.mesh_loss_db, 2),
-                    "margin_db": round(circuit.budget.margin_db, 2),
-                }
+                {"circuit": circuit.request.name, "before_removal": circuit in self.first, **_budget_document(circuit)}
                 for circuit in self.added
             ],
             "refused": [
@@ -103,6 +107,15 @@ class CircuitDifference:
                 for refusal in self.refusals
             ],
         }
+
+
+def _budget_document(circuit: PlannedCircuit) -> dict[str, Any]:
+    return {
+        "circuit": circuit.request.name,
+        "hops": circuit.hops,
+        "loss_db": round(circuit.budget.mesh_loss_db, 2),
+        "margin_db": round(circuit.budget.margin_db, 2),
+    }
 
 
 def describe_request(request: CircuitRequest) -> str:
@@ -181,9 +194,9 @@ class _Difference:
                 added, failed = self._fitting(added, kept)
                 failures |= failed
         new = [*first, *last]
-        requests_kept, requests_removed = (tuple(each.request for each in circuits) for circuits in (kept, removed))
+        requests_removed = tuple(each.request for each in removed)
         refusals = tuple(self._refusal(request, error, kept, new) for request, error in failures.items())
-        return CircuitDifference(requests_kept, first, requests_removed, last, refusals)
+        return CircuitDifference(tuple(kept), first, requests_removed, last, refusals)
 
     def _ordered(
         self, added: Sequence[CircuitRequest], kept: Sequence[PlannedCircuit], removed: Sequence[PlannedCircuit]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -19,11 +20,11 @@ from lumion_hw.circuits.plan.refusal import BudgetError, budget_error
 from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.circuits.plan.route_finder import HopLimits, PlanningEffort, RouteFinder
 from lumion_hw.circuits.plan.trimming import Trimmer
-from lumion_hw.errors import LimitError, RoutingError
+from lumion_hw.errors import LimitError, NoPathError, RoutingError
 from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
-from lumion_hw.mesh.routing import Path, Routing
+from lumion_hw.mesh.routing import Path, RouteRequest, Routing, route
 from lumion_hw.mesh.routing.parking import park_unused_pucs
 from lumion_hw.mesh.routing.request import Progress, no_progress, opposite_state
 
@@ -45,6 +46,8 @@ _ROUNDS = 4
 """Largest number of routings tried until every circuit keeps its hop limit."""
 _DARKER_ROUNDS = 3
 """Largest number of routings tried to reduce the light at receivers without a circuit."""
+_MAX_IN_THE_WAY = 16
+"""Largest number of active circuits that are tried as the reason why a circuit has no path."""
 _DARKER_DB = MAX_IDLE_LIGHT_DB - 2.0
 """Target for light at receivers without a circuit: 2 dB below the limit, for errors in the calibration record."""
 
@@ -125,6 +128,7 @@ class _Planner:
         self._ends = tuple(circuit_ends(model, self._wiring, mesh, request) for request in requests)
         check_modules(self._ends, active)
         self._active = tuple(self._reroute(circuit) for circuit in active)
+        self._fixed = fixed
         # Only the first pairing's refusal is reported, so the others need no explanation.
         unexplained = replace(effort, explain_s=0.0)
         self._effort = effort
@@ -146,6 +150,7 @@ class _Planner:
             plan = self._plan_once(hop_limits)
         except RoutingError as error:
             if all(limit is None for limit in hop_limits):
+                self._name_circuits_in_the_way(error)
                 raise
             # Without the limits, the error can say by how much they are too low.
             return self._plan_without_hop_limits(error)
@@ -203,12 +208,33 @@ class _Planner:
         """Return a plan made without hop limits if it meets its link budgets; otherwise raise an error."""
         try:
             plan = self._plan_once([None] * len(self._ends))
+        except NoPathError as unlimited_error:
+            self._name_circuits_in_the_way(unlimited_error)
+            raise
         except RoutingError:
             raise error from None
         failing = self._violations_by_circuit(plan)
         if failing:
             raise self._refusal(plan, failing) from error
         return plan
+
+    def _name_circuits_in_the_way(self, error: RoutingError) -> None:
+        """Name the active circuits in the hint if a circuit without a path had one without one of them."""
+        pairs = [pair for ends in self._ends for pair in ends.pairs]
+        is_named = any(str(circuit.ends.request) in error.message for circuit in self._active)
+        if not isinstance(error, NoPathError) or error.ports not in pairs or is_named:
+            return
+        in_the_way = []
+        for circuit in self._active[:_MAX_IN_THE_WAY]:
+            other_paths = [path for other in self._active if other is not circuit for path in other.paths]
+            request = RouteRequest(
+                [error.ports], unusable=self._planning.unusable, fixed=self._fixed, active=other_paths
+            )
+            with contextlib.suppress(RoutingError):
+                route(self._mesh, request)
+                in_the_way.append(circuit.ends.request.name)
+        if in_the_way:
+            error.hint = f"Disconnect {' or '.join(in_the_way)}, or use other ports."
 
     def _refusal(self, plan: CircuitPlan, failing: Mapping[int, Sequence[BudgetViolation]]) -> BudgetError:
         # New circuits have numbers from 0 and active ones negative numbers, so a new circuit is named first.

@@ -55,7 +55,7 @@ def budget_error(circuit: PlannedCircuit, problems: Sequence[BudgetViolation]) -
     relaxed: dict[str, float] = {}
     for violation in problems:
         if violation.field is not None:
-            limit = _relaxed_limit(violation, request)
+            limit = _relaxed_limit(violation)
             # A field may be violated several times, such as the margin at both ends of the receiver's range.
             easier = min if violation.field == "min_margin_db" else max
             relaxed[violation.field] = easier(relaxed.get(violation.field, limit), limit)
@@ -94,11 +94,10 @@ def _blocking_devices(circuit: PlannedCircuit) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _relaxed_limit(violation: BudgetViolation, request: CircuitRequest) -> float:
+def _relaxed_limit(violation: BudgetViolation) -> float:
     # Rounded towards the easier value, so that a request with this limit succeeds.
     if violation.field == "min_margin_db":
-        short = abs(violation.value - violation.limit)
-        return max(math.floor((request.min_margin_db - short) * 10.0) / 10.0, 0.0)
+        return max(math.floor(violation.value * 10.0) / 10.0, 0.0)
     if violation.field == "max_hops":
         return int(violation.value)
     return math.ceil(violation.value * 10.0) / 10.0

@@ -41,7 +41,7 @@ def no_path_error(request: RoutingProblem, index: int) -> NoPathError:
         cut=cut.joints if cut else (),
         hint="Free a blocked PUC, raise the limit or use another port."
         if not request.staying
-        else "Remove an active circuit, use another port, or allow active circuits to move (`move_price` in Python).",
+        else "Remove an active circuit or use another port.",
     )
 
 

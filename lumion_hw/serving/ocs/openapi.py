@@ -117,6 +117,10 @@ _SCHEMAS: dict[str, Any] = {
     ),
     "Difference": _object(
         kept=_NAMES,
+        staying={
+            "type": "array",
+            "items": _object(circuit=_TEXT, hops={"type": "integer"}, loss_db=_NUMBER, margin_db=_NUMBER),
+        },
         removed=_NAMES,
         connected={
             "type": "array",

@@ -31,9 +31,9 @@ def bench() -> BenchModel:
     [
         ("max_hops", 3, r"number of PUCs on the path is \d+, expected at most 3"),
         ("max_loss_db", 14.0, r"loss over the mesh is 1\d\.\d+ dB, expected at most 14"),
-        ("min_margin_db", 9.0, r"received power \((sensitivity|overload), with 9 dB of margin\) is -\d"),
+        ("min_margin_db", 9.0, r"margin (above the sensitivity|below the overload) is \d\.\d+ dB, expected at least 9"),
         # Too much at both ends of the receiver's range.
-        ("min_margin_db", 12.0, r"overload, with 12 dB of margin.*sensitivity, with 12 dB of margin"),
+        ("min_margin_db", 12.0, r"below the overload is .*, expected at least 12; margin above the sensitivity is"),
     ],
 )
 def test_a_ceiling_that_cannot_be_kept_is_refused_with_what_would_do(
@@ -106,6 +106,15 @@ def test_a_first_choice_that_shuts_others_out_gives_way(bench: BenchModel) -> No
         plan_circuits(bench, record_of(), [B_C], active=alone.circuits)
     plan = plan_circuits(bench, record_of(), [replace(A_B, priority=1), B_C])
     assert plan.circuits[0].path.pucs != alone.circuits[0].path.pucs
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_loss_db": 12.0}, {"max_hops": 3}])
+def test_a_circuit_without_a_path_names_the_circuit_in_its_way(bench: BenchModel, limits: dict[str, float]) -> None:
+    alone = plan_circuits(bench, record_of(), [A_B]).circuits
+    with pytest.raises(NoPathError, match=r"no path from port \d+ to port \d+ with") as caught:
+        plan_circuits(bench, record_of(), [replace(B_C, **limits)], active=alone)  # type: ignore[arg-type]
+    assert "within" not in str(caught.value), "other limits would not help"
+    assert caught.value.hint == "Disconnect sfp-a:sfp-b, or use other ports."
 
 
 def test_nobody_shares_a_puc_with_an_exclusive_circuit(bench: BenchModel) -> None:

@@ -39,7 +39,9 @@ async function stop(announce) {
 
 /** Return a form that writes one setting; it needs the token and the lease of the section Control. */
 export function settingForm(name, label) {
-  const form = element("form", "setting"), field = element("input"), button = element("button", "small", "Write");
+  const about = known.pointKinds.get(name), choices = about?.[4] === "flag" ? ["on", "off"] : about?.[3] ?? [];
+  const form = element("form", "setting"), field = element(choices.length ? "select" : "input"), button = element("button", "small", "Write");
+  if (choices.length) field.append(...["", ...choices].map((choice) => element("option", "", choice)));
   field.required = true; field.setAttribute("aria-label", label);
   form.append(field, button);
   form.addEventListener("submit", async (event) => {

@@ -49,10 +49,10 @@ function describe(puc) {
 }
 
 function summarize() {
-  const states = Object.values(known.mesh.states).length, mesh = known.mesh;
+  const mesh = known.mesh, used = new Set(known.paths.flatMap((path) => path.pucs)).size;
   const heat = mesh.heat_mw.reduce((sum, each) => sum + each, 0);
   const dead = mesh.dead.length ? `, ${mesh.dead.length} dead` : "";
-  const facts = `${mesh.heat_mw.length} PUCs, ${states} set, ${mesh.parked.length} parked${dead}, ${number(heat)} mW`;
+  const facts = `${mesh.heat_mw.length} PUCs: ${used} on circuits, ${mesh.parked.length} parked${dead} · ${heat.toFixed(1)} mW of heat · age `;
   setText(byId("mesh-summary"), facts);
   if (chosen !== null) describeChosen();
 }
