@@ -28,7 +28,7 @@ class BareOwner:
         self.lease = BenchLease(directory, time.time)
         self.calls, self.ports = Calls({}, self.lease), set()
         health = ServedHealth(time.time(), {}, "nothing")
-        self.state = ServedState(1, time.time(), "bare", {}, None, (), (), None, None, ServedLease(), health)
+        self.state = ServedState(1, time.time(), "bare", {}, None, (), (), None, ServedLease(), health)
         self._subscription = Subscription(self.state, lambda subscription: None)
 
     def subscribe(self) -> Subscription:
