@@ -33,8 +33,6 @@ Real = NDArray[np.float64]
 
 # Maximum number of readings in a pass.
 _MAX_READINGS = 12_000
-# The same while a fit does not explain its readings: what it lacks is far above the noise.
-_MAX_UNEXPLAINED_READINGS = 5_000
 # Field error that some small effect explains, and no effect that is larger than on any known chip.
 _MAX_SMALL_ERROR = 3e-3
 # Memory limit for the directions of pairs: 400 MB in single precision.
@@ -100,8 +98,7 @@ def score_rows(
     """
     small, current_physics = [name for name in names if name != CROSSTALK_PAIRS], model.space.physics
     excluded = {*excluded, *(row.name for row in PHYSICS if not row.fitted)}
-    limit = _MAX_READINGS if fit.discrepancy == 0.0 else _MAX_UNEXPLAINED_READINGS
-    thinned = _select_settings(likelihood, limit, model, small)
+    thinned = _select_settings(likelihood, _MAX_READINGS, model, small)
     share = len(thinned.observations) / len(likelihood.observations)
     prior_slope = prior.information(fit.free) @ (fit.vector - prior.mean)[fit.free] * share
     prior_information = fit.prior_information * share
