@@ -40,7 +40,9 @@ class Headline:
 def headline(record: CalibrationRecord) -> Headline:
     """Return verdict, key figures, missed goals and faults of a calibration record."""
     by_name = {metric.name: metric for metric in metrics(record)}
-    misses = tuple(_miss(metric) for name, metric in by_name.items() if metric.ok is False and name != _CERTIFICATE)
+    misses = tuple(
+        describe_miss(metric) for name, metric in by_name.items() if metric.ok is False and name != _CERTIFICATE
+    )
     certified, reason = _certificate(record)
     doubts = {doubt for use in USES for doubt in record.doubts_for(use)}
     faults = tuple(fault for fault in record.faults if fault not in doubts)
@@ -130,9 +132,16 @@ def _effort(record: CalibrationRecord) -> str:
     return ", ".join(parts) or "not recorded"
 
 
-def _miss(metric: Metric) -> str:
-    value = "unknown" if metric.value is None else f"{metric.value:.3g}"
+def describe_miss(metric: Metric) -> str:
+    """Return a metric that misses its goal, with the goal, as a sentence without a full stop."""
+    value = "unknown" if metric.value is None else _unlike(metric.value, metric.goal)
     limit = f"at {'least' if metric.at_least else 'most'} {metric.goal:g}"
     note = f" ({metric.note})" if metric.note else ""
     unit = f" {metric.unit}" if metric.unit else ""
     return f"{metric.name}{note} is {value}{unit}; the goal is {limit}{unit}"
+
+
+def _unlike(value: float, goal: float | None) -> str:
+    """Return a value with at least three digits, and with as many as distinguish it from a goal that it misses."""
+    texts = [f"{value:.{digits}g}" for digits in range(3, 8)]
+    return next((text for text in texts if float(text) != goal), texts[0])

@@ -10,6 +10,7 @@ import pytest
 from calibration.model.gauge import signed_incidence
 from calibration.model.space import ParameterSpace
 from calibration.record.conversion import build_record
+from calibration.report.headline import describe_miss
 from calibration.report.numbers import Metric, arm_crosstalk_rad, extinctions, metrics, other_quality
 from calibration.report.uncertainty import (
     correlation_by_group,
@@ -193,3 +194,8 @@ def test_figures_that_the_table_does_not_know_are_not_lost() -> None:
     record = replace(record_with(), quality={"settings": 12.0, "starts_tried": 3.0})
     assert figure(record, "settings used").value == 12.0
     assert other_quality(record) == {"starts_tried": 3.0}
+
+
+@pytest.mark.parametrize(("value", "text"), [(1.0004e-3, "0.0010004"), (1.2345e-3, "0.00123"), (2.0, "2")])
+def test_a_value_just_beyond_its_goal_has_enough_digits_to_differ(value: float, text: str) -> None:
+    assert f" is {text}; the goal is at most 0.001" in describe_miss(Metric("power coupling", value, "", 1e-3))
