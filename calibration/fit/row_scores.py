@@ -37,6 +37,8 @@ _SETTINGS_PER_SEGMENT = 20
 _WIDTHS = 121
 # Information of the readings about a direction, relative to that of the prior, below which it does not count.
 _MIN_INFORMATION = 1e-3
+# Probability that a chip has a certain effect, before its readings are known (assumed).
+_PRESENT = 0.2
 # Decades of widths below the largest that are evaluated.
 _DECADES = 4.0
 
@@ -331,11 +333,23 @@ def _no_shift() -> Single:
     return np.zeros((0, 0), np.float32)
 
 
+def _presence(widths: Real, evidence: Real, largest: float) -> float:
+    """Return the probability that a chip has an effect, after its readings."""
+    allowed = evidence[widths <= largest]
+    highest = max(allowed.max(), 0.0)
+    with_effect = _PRESENT * np.exp(allowed - highest).mean()
+    return float(with_effect / (with_effect + (1.0 - _PRESENT) * np.exp(-highest)))
+
+
 def _excluded_effect(by_row: Single, information: Real, slope: Real, largest: float, share: float) -> Single:
-    mean_square = _mean_square_width(*evidence_by_width(information, slope, largest), largest)
-    covariance = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
+    widths, evidence = evidence_by_width(information, slope, largest)
+    covariance = np.linalg.inv(
+        information / share + np.eye(len(information)) / _mean_square_width(widths, evidence, largest)
+    )
     moved = by_row @ (covariance @ (slope / share))
-    return np.column_stack([by_row @ np.linalg.cholesky(0.5 * (covariance + covariance.T)), moved]).astype(np.float32)
+    factor = np.column_stack([by_row @ np.linalg.cholesky(0.5 * (covariance + covariance.T)), moved])
+    # Mean over chips with the effect and chips without it.
+    return np.asarray(np.sqrt(_presence(widths, evidence, largest)) * factor, np.float32)
 
 
 def _segment_numbers(source: NDArray[np.int64]) -> NDArray[np.int64]:
