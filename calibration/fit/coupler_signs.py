@@ -20,8 +20,10 @@ from calibration.model.priors import COUPLER_GROUPS, Prior
 
 _log = logging.getLogger(__name__)
 
-# Rounds from the reversed sign before the comparison: its minimum is only a few standard errors away.
+# Rounds between two comparisons of the reversed sign with the fit.
 _ROUNDS = 3
+# A trial ends if this many more runs, each with the gain of the last one, would not make it better than the fit.
+_MORE_RUNS = 4.0
 # If the information about a coupler angle at zero is below this share of that at its fitted value, a barrier
 # separates both signs.
 _MAX_BARRIER_SHARE = 0.5
@@ -64,14 +66,17 @@ def _with_reversed_sign(
     change = ((at_point - present) / likelihood.sigma_ma(fit.discrepancy))[likelihood.used]
     if change @ change < _MIN_GAIN:  # light does not show this sign
         return None
-    for rounds in (1, _ROUNDS):  # most signs fall back in the first round
-        trial = fitting.run(point, rounds, near=True, earlier_fit=fit, allow_near_information=True)
+    # Most signs fall back in the first round.
+    trial = fitting.run(point, 1, near=True, earlier_fit=fit, allow_near_information=True)
+    excess = np.inf
+    while excess > 0.0:
         if getattr(trial.parameters, name)[puc] * reversed_rad[puc] <= 0.0:
             return None
-    # χ² falls by at most as much as with another step like the last one.
-    possible_gain = trial.rounds[-1].step_sigma ** 2 * len(trial.information)
-    if possible_gain < _cost(trial, prior) - _cost(fit, prior) + _MIN_GAIN:
-        return None
+        before = _cost(trial, prior)
+        trial = fitting.run(trial.parameters, _ROUNDS, near=True, earlier_fit=trial, allow_near_information=True)
+        excess = _cost(trial, prior) - _cost(fit, prior) + _MIN_GAIN
+        if excess > _MORE_RUNS * (before - _cost(trial, prior)):
+            return None
     _log.info("trying the opposite sign of %s of PUC %d", name, puc)
     return fitting.run(trial.parameters, near=True, allow_near_information=True, convergence_sigma=ON_THE_WAY_SIGMA)
 
