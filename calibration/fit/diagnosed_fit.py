@@ -36,7 +36,7 @@ from calibration.fit.growth import Scores, pair_directions, score_rows
 from calibration.fit.row_scores import MIN_GAIN, RowScore, fitted_prior_width
 from calibration.fit.stated_errors import MAX_ERROR_FACTOR, needed_rows, stated_errors
 from calibration.model.ideal_mesh import MeanLight
-from calibration.model.likelihood import Likelihood
+from calibration.model.likelihood import Likelihood, SettingDrift, drift_of_readings
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.normal_equations import drift_at, mean_squared_residual
@@ -61,6 +61,8 @@ _MISWIRED_SHARE = 0.6
 _SWEPT_WORKING_SIGMA = 8.0
 # Fit steps on another branch before the comparison: its minimum is only a few standard errors away.
 _BRANCH_ROUNDS = 3
+# Share of the readings' freedom that a fit must leave before its residuals show the drift from setting to setting.
+_MIN_SPARE = 0.3
 # Last step of a fit that needs no further step for final values.
 _LAST_STEP_SIGMA = 0.1
 # Fitted crosstalk, relative to the expected, that may be heat through the oxide; share of a heater's phase that both
@@ -268,6 +270,7 @@ class FaultDiagnosis:
         if not diagnosed.fit.certified:
             return self._with_objections(diagnosed)
         diagnosed = self.with_physics(diagnosed.physics)._try_coupler_signs(diagnosed)
+        diagnosed = self.with_physics(diagnosed.physics)._follow_measured_drift(diagnosed)
         diagnosed = self.with_physics(diagnosed.physics)._finish_fit(diagnosed)
         before, scores, is_overdrawn = diagnosed, self._score_needed_rows(diagnosed), False
         while scores.chosen:
@@ -380,7 +383,7 @@ class FaultDiagnosis:
         diagnosis, likelihood = self.with_physics(physics), diagnosed.likelihood
         # The weights stay the same before and after; otherwise the gain of the rows could not be compared.
         if physics.pairs is not diagnosed.physics.pairs:
-            likelihood = diagnosis._update_weights(likelihood, diagnosed.fit.parameters)
+            likelihood = diagnosis._update_weights(likelihood, diagnosed.fit)
         start = self._predicted_start(diagnosed, rows, diagnosis.model)
         fit = diagnosis._fit(start, likelihood, diagnosed.dead, near=True)
         chi2_decrease = diagnosed.fit.chi2_per_reading * diagnosed.fit.readings - fit.chi2_per_reading * fit.readings
@@ -452,8 +455,26 @@ class FaultDiagnosis:
         drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
         return likelihood.discrepancy(reading_ma, drift_ma)
 
-    def _update_weights(self, likelihood: Likelihood, parameters: MeshParameters) -> Likelihood:
-        return replace(likelihood, unmodelled_ma2=self.model.unmodelled_ma2(parameters, likelihood.observations))
+    def _update_weights(self, likelihood: Likelihood, fit: FitResult) -> Likelihood:
+        unmodelled_ma2 = self.model.unmodelled_ma2(fit.parameters, likelihood.observations)
+        return self._with_measured_drift(replace(likelihood, unmodelled_ma2=unmodelled_ma2), fit)
+
+    def _with_measured_drift(self, likelihood: Likelihood, fit: FitResult) -> Likelihood:
+        """Return the likelihood with the drift from setting to setting that the residuals of a fit show."""
+        drift = self.likelihood.drift
+        spare = 1.0 - len(fit.information) / max(int(likelihood.used.sum()), 1)
+        if fit.discrepancy > 0.0 or not drift.power_db or not drift.common_phase_rad or spare < _MIN_SPARE:
+            return replace(likelihood, drift=drift)
+        reading_ma = self.model.predict(fit.parameters, likelihood.observations)
+        drift_ma = drift_at(self.model, fit.parameters, likelihood.observations, reading_ma, drift)
+        scale = np.where(likelihood.used, 1.0 / likelihood.sigma_ma(0.0), 0.0)
+        power, phase = drift_of_readings(likelihood.residual(reading_ma, 0.0), drift_ma * scale[..., None], spare)
+        return replace(likelihood, drift=SettingDrift(drift.power_db * power, drift.common_phase_rad * phase))
+
+    def _follow_measured_drift(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
+        likelihood = self._with_measured_drift(diagnosed.likelihood, diagnosed.fit)
+        fit = self._fit(diagnosed.fit.parameters, likelihood, diagnosed.dead, near=True)
+        return replace(diagnosed, likelihood=likelihood, fit=fit) if fit.certified else diagnosed
 
     def _estimate_widths(self, diagnosed: DiagnosedFit) -> Physics:
         physics = diagnosed.physics
@@ -626,7 +647,7 @@ class FaultDiagnosis:
         ``earlier_fit`` is an earlier fit with almost the same settings and parameters, to save time.
         """
         likelihood = self._update_weights(
-            replace(self._live_readings, observations=self._corrected_observations(diagnosed)), diagnosed.fit.parameters
+            replace(self._live_readings, observations=self._corrected_observations(diagnosed)), diagnosed.fit
         )
         passive = diagnosed.fit.parameters.passive_phase_rad.copy()
         laws = diagnosed.fit.parameters.heater_law.copy()

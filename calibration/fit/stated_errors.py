@@ -69,7 +69,7 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
     total = plain + sum((row.excluded_effect @ row.excluded_effect.T for row in scores.rows), np.zeros_like(plain))
     if scores.tail is not None:
         # The part that the reading weights already include is not counted twice.
-        total = total - plain + scores.tail.from_noise + scores.tail.covariance
+        total = total - plain + scores.tail.from_noise(fit) + scores.tail.covariance
     factors = sandwich_factors(space, fit, scores)
     factor, unexplained = np.ones(len(plain)), dict[str, float]()
     numbers = np.flatnonzero(fit.free)

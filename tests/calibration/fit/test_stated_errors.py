@@ -103,7 +103,7 @@ def test_noise_that_stood_for_pairs_in_the_weights_is_not_counted_beside_what_th
 ) -> None:
     """A third of the variance was that noise; in its place come pairs themselves, three quarters as large as all."""
     size = len(fit.vector)
-    tail = Tail(0.75 * VARIANCE * np.eye(size), 2.0 / 3.0 * VARIANCE * np.eye(size))
+    tail = Tail(0.75 * VARIANCE * np.eye(size), np.eye(size) / 3.0 / VARIANCE)
     found = stated_errors(_space(small), fit, _scores(fit, tail=tail))
     variance = np.diag(found.fit.covariance())
     np.testing.assert_allclose(variance, (2.0 / 3.0 + 0.75) * VARIANCE, rtol=1e-9)
