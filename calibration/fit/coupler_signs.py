@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibration.fit.global_fit import ON_THE_WAY_SIGMA, FitResult, GlobalFit
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import normal_equations
+from calibration.model.parameters import MeshParameters
 from calibration.model.physics import Physics
 from calibration.model.priors import COUPLER_GROUPS, Prior
 
@@ -61,7 +64,7 @@ def _with_reversed_sign(
     """Return the fit with one coupler angle of the opposite sign; ``None`` if the sign falls back or gains nothing."""
     reversed_rad = getattr(fit.parameters, name).copy()
     reversed_rad[puc] *= -1.0
-    point = replace(fit.parameters, **{name: reversed_rad})
+    point = _with_angles(fit.parameters, name, reversed_rad)
     at_point, present = (model.predict(at, likelihood.observations) for at in (point, fit.parameters))
     change = ((at_point - present) / likelihood.sigma_ma(fit.discrepancy))[likelihood.used]
     if change @ change < _MIN_GAIN:  # light does not show this sign
@@ -87,7 +90,7 @@ def _pucs_with_barrier(name: str, model: MeshModel, likelihood: Likelihood, fit:
     numbers = np.flatnonzero(is_candidate)
     if not numbers.size:  # the fit ended before it freed them
         return []
-    level = replace(fit.parameters, **{name: np.zeros(model.mesh.n_pucs)})
+    level = _with_angles(fit.parameters, name, np.zeros(model.mesh.n_pucs))
     # Without derivatives by the other effects, which would take most of the time.
     plain = model.with_physics(Physics(fixed_values=level.extra_physics))
     wanted = is_candidate[: plain.space.size]
@@ -95,6 +98,11 @@ def _pucs_with_barrier(name: str, model: MeshModel, likelihood: Likelihood, fit:
     at_fit = np.diag(fit.information)[is_candidate[fit.free]]
     pucs: list[int] = (numbers[at_zero < _MAX_BARRIER_SHARE * at_fit] - model.space.group(name).start).tolist()
     return pucs
+
+
+def _with_angles(parameters: MeshParameters, name: str, angles_rad: NDArray[np.float64]) -> MeshParameters:
+    changed: dict[str, Any] = {name: angles_rad}
+    return replace(parameters, **changed)
 
 
 def _cost(fit: FitResult, prior: Prior) -> float:

@@ -213,7 +213,7 @@ class Selection:
         }
         scores = [self._score(name, *information) for name, information in self._information_by_name.items()]
         self._scores = sorted(scores, key=lambda score: -score.gain)
-        self._effects = _ExcludedEffects(
+        self._effects = ExcludedEffects(
             self._by_row.astype(np.float32),
             *self._subset_information(np.arange(self._across.shape[1])),
             {score.name: places[score.name] for score in self._scores},
@@ -337,7 +337,7 @@ def _no_shift() -> Single:
 
 
 @dataclass(frozen=True, eq=False)
-class _ExcludedEffects:
+class ExcludedEffects:
     """Errors of P fitted parameters due to all effects that a fit leaves out.
 
     Attributes:
