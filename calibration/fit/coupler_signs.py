@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 _ROUNDS = 3
 # A trial ends if this many more runs, each with the gain of the last one, would not make it better than the fit.
 _MORE_RUNS = 4.0
-# If the information about a coupler angle at zero is below this share of that at its fitted value, a barrier
-# separates both signs.
-_MAX_BARRIER_SHARE = 0.5
+# If the information about a coupler angle at zero is below this share of that at its fitted value, light shows little
+# but its square, and the opposite sign is tried.
+_MAX_BARRIER_SHARE = 0.05
 # Decrease of χ², prior included, for which a sign is reversed: three sigma. The prior counts, because with the wrong
 # sign an unusual coupler may explain the same light.
 _MIN_GAIN = 9.0

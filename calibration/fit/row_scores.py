@@ -258,7 +258,7 @@ class Selection:
                 return chosen
             row = min(able, key=lambda score: order.index(score.name))
             group = places[row.name]
-            chosen.append(self._with_effect(row))
+            chosen.append(self._alone(row, inner[group, group], outer[group]))
             # Eliminate the parameters of this row from the remaining rows.
             own = inner[group, group] + np.eye(group.stop - group.start) * row.width**-2.0
             turned = solved(own, np.column_stack([inner[group], outer[group]]))
@@ -269,6 +269,11 @@ class Selection:
         widths, evidence = evidence_by_width(information, slope, ROWS[name].largest)
         best = int(evidence.argmax())
         return RowScore(name, float(evidence[best]) / self._share, 0.0, float(widths[best]), _no_shift)
+
+    def _alone(self, score: RowScore, information: Real, slope: Real) -> RowScore:
+        by_row, places = self._by_row[:, self._places[score.name]], {score.name: slice(0, len(slope))}
+        effects = ExcludedEffects(by_row.astype(np.float32), information.copy(), slope.copy(), places, self._share)
+        return replace(score, shift=lambda: effects.factors[score.name])
 
     def _with_effect(self, score: RowScore) -> RowScore:
         effects = self._effects  # a score must not keep all equations in memory
