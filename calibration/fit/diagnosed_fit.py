@@ -63,6 +63,8 @@ _SWEPT_WORKING_SIGMA = 8.0
 _BRANCH_ROUNDS = 3
 # Share of the readings' freedom that a fit must leave before its residuals show the drift from setting to setting.
 _MIN_SPARE = 0.3
+# Change of the measured drift, as a factor, after which the fit is repeated.
+_DRIFT_CHANGE = 1.5
 # Last step of a fit that needs no further step for final values.
 _LAST_STEP_SIGMA = 0.1
 # Fitted crosstalk, relative to the expected, that may be heat through the oxide; share of a heater's phase that both
@@ -299,6 +301,9 @@ class FaultDiagnosis:
             diagnosed, scores = other, self._score_needed_rows(other)
         if diagnosed is not before:
             diagnosed = diagnosis._finish_fit(diagnosed)
+            # Before the missing effects were added, the drift may have stood for them.
+            if (followed := diagnosis._follow_measured_drift(diagnosed)) is not diagnosed:
+                diagnosed, scores = followed, diagnosis._score_needed_rows(followed)
         fit = diagnosis._fitting(diagnosed.likelihood, diagnosed.dead).stated(diagnosed.fit)
         errors = stated_errors(diagnosis.model.space, fit, scores)
         return replace(diagnosed, fit=errors.fit, widened=errors.widened, doubts=errors.doubts)
@@ -383,7 +388,7 @@ class FaultDiagnosis:
         diagnosis, likelihood = self.with_physics(physics), diagnosed.likelihood
         # The weights stay the same before and after; otherwise the gain of the rows could not be compared.
         if physics.pairs is not diagnosed.physics.pairs:
-            likelihood = diagnosis._update_weights(likelihood, diagnosed.fit)
+            likelihood = diagnosis._update_weights(likelihood, diagnosed)
         start = self._predicted_start(diagnosed, rows, diagnosis.model)
         fit = diagnosis._fit(start, likelihood, diagnosed.dead, near=True)
         chi2_decrease = diagnosed.fit.chi2_per_reading * diagnosed.fit.readings - fit.chi2_per_reading * fit.readings
@@ -455,26 +460,32 @@ class FaultDiagnosis:
         drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
         return likelihood.discrepancy(reading_ma, drift_ma)
 
-    def _update_weights(self, likelihood: Likelihood, fit: FitResult) -> Likelihood:
-        unmodelled_ma2 = self.model.unmodelled_ma2(fit.parameters, likelihood.observations)
-        return self._with_measured_drift(replace(likelihood, unmodelled_ma2=unmodelled_ma2), fit)
+    def _update_weights(self, likelihood: Likelihood, diagnosed: DiagnosedFit) -> Likelihood:
+        unmodelled_ma2 = self.model.unmodelled_ma2(diagnosed.fit.parameters, likelihood.observations)
+        return self._with_measured_drift(replace(likelihood, unmodelled_ma2=unmodelled_ma2), diagnosed)
 
-    def _with_measured_drift(self, likelihood: Likelihood, fit: FitResult) -> Likelihood:
+    def _with_measured_drift(self, likelihood: Likelihood, diagnosed: DiagnosedFit) -> Likelihood:
         """Return the likelihood with the drift from setting to setting that the residuals of a fit show."""
-        drift = self.likelihood.drift
+        usual, fit = self.likelihood.drift, diagnosed.fit
         spare = 1.0 - len(fit.information) / max(int(likelihood.used.sum()), 1)
-        if fit.discrepancy > 0.0 or not drift.power_db or not drift.common_phase_rad or spare < _MIN_SPARE:
-            return replace(likelihood, drift=drift)
+        if fit.discrepancy > 0.0 or not usual.power_db or not usual.common_phase_rad or spare < _MIN_SPARE:
+            return replace(likelihood, drift=diagnosed.likelihood.drift)
         reading_ma = self.model.predict(fit.parameters, likelihood.observations)
-        drift_ma = drift_at(self.model, fit.parameters, likelihood.observations, reading_ma, drift)
+        drift_ma = drift_at(self.model, fit.parameters, likelihood.observations, reading_ma, usual)
         scale = np.where(likelihood.used, 1.0 / likelihood.sigma_ma(0.0), 0.0)
         power, phase = drift_of_readings(likelihood.residual(reading_ma, 0.0), drift_ma * scale[..., None], spare)
-        return replace(likelihood, drift=SettingDrift(drift.power_db * power, drift.common_phase_rad * phase))
+        return replace(likelihood, drift=SettingDrift(usual.power_db * power, usual.common_phase_rad * phase))
 
     def _follow_measured_drift(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
-        likelihood = self._with_measured_drift(diagnosed.likelihood, diagnosed.fit)
+        """Fit with the drift between settings that the readings show; return the old fit if this explains them less."""
+        likelihood = self._with_measured_drift(diagnosed.likelihood, diagnosed)
+        phase = likelihood.drift.common_phase_rad, diagnosed.likelihood.drift.common_phase_rad
+        if max(phase) < _DRIFT_CHANGE * min(phase) or self.model.work.is_used_up:
+            return diagnosed
         fit = self._fit(diagnosed.fit.parameters, likelihood, diagnosed.dead, near=True)
-        return replace(diagnosed, likelihood=likelihood, fit=fit) if fit.certified else diagnosed
+        # A large assumed drift may have hidden errors of the model.
+        followed = self.accept_field_error(replace(diagnosed, likelihood=likelihood, fit=fit))
+        return followed if followed.fit.certified else diagnosed
 
     def _estimate_widths(self, diagnosed: DiagnosedFit) -> Physics:
         physics = diagnosed.physics
@@ -647,7 +658,7 @@ class FaultDiagnosis:
         ``earlier_fit`` is an earlier fit with almost the same settings and parameters, to save time.
         """
         likelihood = self._update_weights(
-            replace(self._live_readings, observations=self._corrected_observations(diagnosed)), diagnosed.fit
+            replace(self._live_readings, observations=self._corrected_observations(diagnosed)), diagnosed
         )
         passive = diagnosed.fit.parameters.passive_phase_rad.copy()
         laws = diagnosed.fit.parameters.heater_law.copy()
