@@ -285,6 +285,8 @@ class FaultDiagnosis:
                 break
             diagnosed = self.with_physics(diagnosed.physics)._add_rows(diagnosed, rows)
             scores = self._score_needed_rows(diagnosed)
+        if (usual := self.with_physics(diagnosed.physics)._try_without_rare_rows(diagnosed)) is not diagnosed:
+            diagnosed, scores = usual, self._score_needed_rows(usual)
         if (
             diagnosed.physics is not before.physics
             and diagnosed.trajectories is not None
@@ -334,6 +336,29 @@ class FaultDiagnosis:
         diagnosis = self.with_physics(diagnosed.physics)
         scores = diagnosis._scores(diagnosed)
         return replace(scores, chosen=needed_rows(diagnosis.model.space, diagnosed.fit, scores.chosen))
+
+    def _try_without_rare_rows(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
+        """Fit without rare effects; return the better fit. A rare effect may have taken the place of a usual one."""
+        widths = {name: width for name, width in diagnosed.physics.widths.items() if not ROWS[name].rare}
+        if len(widths) == len(diagnosed.physics.widths) or not self._has_work_for_rows():
+            return diagnosed
+        self.trying("without rare effects")
+        diagnosis = self.with_physics(replace(diagnosed.physics, widths=widths))
+        fit = diagnosis._fit(diagnosed.fit.parameters, diagnosed.likelihood, diagnosed.dead, near=True)
+        usual = replace(diagnosed, physics=diagnosis.model.space.physics, fit=fit, refused=frozenset())
+        for _ in range(_MAX_ROUNDS):
+            rows = self.with_physics(usual.physics)._score_needed_rows(usual).chosen
+            if not rows or not self._has_work_for_rows():
+                break
+            usual = self.with_physics(usual.physics)._add_rows(usual, rows)
+        final = self.with_physics(usual.physics)
+        is_better = usual.fit.certified and final._cost(usual.fit) < self._cost(diagnosed.fit)
+        return usual if is_better else diagnosed
+
+    def _cost(self, fit: FitResult) -> float:
+        """Return χ² of readings and prior."""
+        deviation = (fit.vector - self.prior.mean)[fit.free]
+        return fit.chi2_per_reading * fit.readings + float(deviation @ fit.prior_information @ deviation)
 
     def _rows_for_certificate(self, diagnosed: DiagnosedFit, rows: Sequence[RowScore]) -> tuple[RowScore, ...]:
         """Return the physical effects that a fit must include before its errors can be certified."""
