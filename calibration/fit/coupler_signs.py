@@ -1,30 +1,35 @@
-"""Fits with the sign of coupler differences reversed.
+"""Fits with the sign of coupler angles reversed.
 
-Light often shows the difference of the two coupler angles of a PUC by its square, and its sign only faintly. A barrier
-then separates both signs, and a fit stays on the side on which it began.
+Light often shows the mean or the difference of the two coupler angles of a PUC by its square, and its sign only
+faintly. A barrier then separates both signs, and a fit stays on the side on which it began.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibration.fit.global_fit import ON_THE_WAY_SIGMA, FitResult, GlobalFit
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import normal_equations
+from calibration.model.parameters import MeshParameters
 from calibration.model.physics import Physics
-from calibration.model.priors import Prior
+from calibration.model.priors import COUPLER_GROUPS, Prior
 
 _log = logging.getLogger(__name__)
 
-# Rounds from the reversed sign before the comparison: its minimum is only a few standard errors away.
+# Rounds between two comparisons of the reversed sign with the fit.
 _ROUNDS = 3
-# If the information about a coupler difference at zero is below this share of that at its fitted value, a barrier
-# separates both signs.
-_MAX_BARRIER_SHARE = 0.5
+# A trial ends if this many more runs, each with the gain of the last one, would not make it better than the fit.
+_MORE_RUNS = 4.0
+# If the information about a coupler angle at zero is below this share of that at its fitted value, light shows little
+# but its square, and the opposite sign is tried.
+_MAX_BARRIER_SHARE = 0.05
 # Decrease of χ², prior included, for which a sign is reversed: three sigma. The prior counts, because with the wrong
 # sign an unusual coupler may explain the same light.
 _MIN_GAIN = 9.0
@@ -33,7 +38,7 @@ _MIN_GAIN = 9.0
 def fit_with_best_signs(
     fitting: GlobalFit, model: MeshModel, likelihood: Likelihood, prior: Prior, fit: FitResult
 ) -> FitResult:
-    """Fit with the sign of the coupler difference of single PUCs reversed; return the best fit.
+    """Fit with the sign of the mean or difference of the coupler angles of single PUCs reversed; return the best fit.
 
     Args:
         fitting: Runs fits of the same parameters and readings as ``fit``.
@@ -42,42 +47,50 @@ def fit_with_best_signs(
         prior: Prior knowledge.
         fit: The fit so far.
     """
-    for puc in _pucs_with_barrier(model, likelihood, fit):
-        # A fit that explains its readings is only a few rounds from its end.
-        if fit.discrepancy > 0.0 and model.work.is_used_up:
-            break
-        reversed_rad = fit.parameters.coupler_difference_rad.copy()
-        reversed_rad[puc] *= -1.0
-        point = replace(fit.parameters, coupler_difference_rad=reversed_rad)
-        at_point, present = (model.predict(at, likelihood.observations) for at in (point, fit.parameters))
-        change = ((at_point - present) / likelihood.sigma_ma(fit.discrepancy))[likelihood.used]
-        if change @ change < _MIN_GAIN:  # light does not show this sign
-            continue
-        for rounds in (1, _ROUNDS):  # most signs fall back in the first round
-            trial = fitting.run(point, rounds, near=True, earlier_fit=fit, allow_near_information=True)
-            if not (stays := trial.parameters.coupler_difference_rad[puc] * reversed_rad[puc] > 0.0):
-                break
-        # χ² falls by at most as much as with another step like the last one.
-        possible_gain = trial.rounds[-1].step_sigma ** 2 * len(trial.information)
-        if not stays or possible_gain < _cost(trial, prior) - _cost(fit, prior) + _MIN_GAIN:
-            continue
-        _log.info("trying the opposite sign of the coupler difference of PUC %d", puc)
-        trial = fitting.run(
-            trial.parameters, near=True, allow_near_information=True, convergence_sigma=ON_THE_WAY_SIGMA
-        )
-        if _cost(fit, prior) - _cost(trial, prior) > _MIN_GAIN:
-            fit = trial
+    for name in COUPLER_GROUPS:
+        for puc in _pucs_with_barrier(name, model, likelihood, fit):
+            # A fit that explains its readings is only a few rounds from its end.
+            if fit.discrepancy > 0.0 and model.work.is_used_up:
+                return fit
+            trial = _with_reversed_sign(name, puc, fitting, model, likelihood, prior, fit)
+            if trial is not None and _cost(fit, prior) - _cost(trial, prior) > _MIN_GAIN:
+                fit = trial
     return fit
 
 
-def _pucs_with_barrier(model: MeshModel, likelihood: Likelihood, fit: FitResult) -> list[int]:
-    """Return the PUCs whose coupler difference is separated from its opposite by a barrier."""
-    name = "coupler_difference_rad"
+def _with_reversed_sign(
+    name: str, puc: int, fitting: GlobalFit, model: MeshModel, likelihood: Likelihood, prior: Prior, fit: FitResult
+) -> FitResult | None:
+    """Return the fit with one coupler angle of the opposite sign; ``None`` if the sign falls back or gains nothing."""
+    reversed_rad = getattr(fit.parameters, name).copy()
+    reversed_rad[puc] *= -1.0
+    point = _with_angles(fit.parameters, name, reversed_rad)
+    at_point, present = (model.predict(at, likelihood.observations) for at in (point, fit.parameters))
+    change = ((at_point - present) / likelihood.sigma_ma(fit.discrepancy))[likelihood.used]
+    if change @ change < _MIN_GAIN:  # light does not show this sign
+        return None
+    # Most signs fall back in the first round.
+    trial = fitting.run(point, 1, near=True, earlier_fit=fit, allow_near_information=True)
+    excess = np.inf
+    while excess > 0.0:
+        if getattr(trial.parameters, name)[puc] * reversed_rad[puc] <= 0.0:
+            return None
+        before = _cost(trial, prior)
+        trial = fitting.run(trial.parameters, _ROUNDS, near=True, earlier_fit=trial, allow_near_information=True)
+        excess = _cost(trial, prior) - _cost(fit, prior) + _MIN_GAIN
+        if excess > _MORE_RUNS * (before - _cost(trial, prior)):
+            return None
+    _log.info("trying the opposite sign of %s of PUC %d", name, puc)
+    return fitting.run(trial.parameters, near=True, allow_near_information=True, convergence_sigma=ON_THE_WAY_SIGMA)
+
+
+def _pucs_with_barrier(name: str, model: MeshModel, likelihood: Likelihood, fit: FitResult) -> list[int]:
+    """Return the PUCs whose coupler angle is separated from its opposite by a barrier."""
     is_candidate = fit.free & model.space.mask((name,))
     numbers = np.flatnonzero(is_candidate)
     if not numbers.size:  # the fit ended before it freed them
         return []
-    level = replace(fit.parameters, coupler_difference_rad=np.zeros(model.mesh.n_pucs))
+    level = _with_angles(fit.parameters, name, np.zeros(model.mesh.n_pucs))
     # Without derivatives by the other effects, which would take most of the time.
     plain = model.with_physics(Physics(fixed_values=level.extra_physics))
     wanted = is_candidate[: plain.space.size]
@@ -85,6 +98,11 @@ def _pucs_with_barrier(model: MeshModel, likelihood: Likelihood, fit: FitResult)
     at_fit = np.diag(fit.information)[is_candidate[fit.free]]
     pucs: list[int] = (numbers[at_zero < _MAX_BARRIER_SHARE * at_fit] - model.space.group(name).start).tolist()
     return pucs
+
+
+def _with_angles(parameters: MeshParameters, name: str, angles_rad: NDArray[np.float64]) -> MeshParameters:
+    changed: dict[str, Any] = {name: angles_rad}
+    return replace(parameters, **changed)
 
 
 def _cost(fit: FitResult, prior: Prior) -> float:

@@ -36,7 +36,7 @@ from calibration.fit.growth import Scores, pair_directions, score_rows
 from calibration.fit.row_scores import MIN_GAIN, RowScore, fitted_prior_width
 from calibration.fit.stated_errors import MAX_ERROR_FACTOR, needed_rows, stated_errors
 from calibration.model.ideal_mesh import MeanLight
-from calibration.model.likelihood import Likelihood
+from calibration.model.likelihood import Likelihood, SettingDrift, drift_of_readings
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.normal_equations import drift_at, mean_squared_residual
@@ -61,6 +61,10 @@ _MISWIRED_SHARE = 0.6
 _SWEPT_WORKING_SIGMA = 8.0
 # Fit steps on another branch before the comparison: its minimum is only a few standard errors away.
 _BRANCH_ROUNDS = 3
+# Share of the readings' freedom that a fit must leave before its residuals show the drift from setting to setting.
+_MIN_SPARE = 0.3
+# Change of the measured drift, as a factor, after which the fit is repeated.
+_DRIFT_CHANGE = 1.5
 # Last step of a fit that needs no further step for final values.
 _LAST_STEP_SIGMA = 0.1
 # Fitted crosstalk, relative to the expected, that may be heat through the oxide; share of a heater's phase that both
@@ -268,6 +272,7 @@ class FaultDiagnosis:
         if not diagnosed.fit.certified:
             return self._with_objections(diagnosed)
         diagnosed = self.with_physics(diagnosed.physics)._try_coupler_signs(diagnosed)
+        diagnosed = self.with_physics(diagnosed.physics)._follow_measured_drift(diagnosed)
         diagnosed = self.with_physics(diagnosed.physics)._finish_fit(diagnosed)
         before, scores, is_overdrawn = diagnosed, self._score_needed_rows(diagnosed), False
         while scores.chosen:
@@ -280,6 +285,8 @@ class FaultDiagnosis:
                 break
             diagnosed = self.with_physics(diagnosed.physics)._add_rows(diagnosed, rows)
             scores = self._score_needed_rows(diagnosed)
+        if (usual := self.with_physics(diagnosed.physics)._try_without_rare_rows(diagnosed)) is not diagnosed:
+            diagnosed, scores = usual, self._score_needed_rows(usual)
         if (
             diagnosed.physics is not before.physics
             and diagnosed.trajectories is not None
@@ -296,6 +303,9 @@ class FaultDiagnosis:
             diagnosed, scores = other, self._score_needed_rows(other)
         if diagnosed is not before:
             diagnosed = diagnosis._finish_fit(diagnosed)
+            # Before the missing effects were added, the drift may have stood for them.
+            if (followed := diagnosis._follow_measured_drift(diagnosed)) is not diagnosed:
+                diagnosed, scores = followed, diagnosis._score_needed_rows(followed)
         fit = diagnosis._fitting(diagnosed.likelihood, diagnosed.dead).stated(diagnosed.fit)
         errors = stated_errors(diagnosis.model.space, fit, scores)
         return replace(diagnosed, fit=errors.fit, widened=errors.widened, doubts=errors.doubts)
@@ -326,6 +336,29 @@ class FaultDiagnosis:
         diagnosis = self.with_physics(diagnosed.physics)
         scores = diagnosis._scores(diagnosed)
         return replace(scores, chosen=needed_rows(diagnosis.model.space, diagnosed.fit, scores.chosen))
+
+    def _try_without_rare_rows(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
+        """Fit without rare effects; return the better fit. A rare effect may have taken the place of a usual one."""
+        widths = {name: width for name, width in diagnosed.physics.widths.items() if not ROWS[name].rare}
+        if len(widths) == len(diagnosed.physics.widths) or not self._has_work_for_rows():
+            return diagnosed
+        self.trying("without rare effects")
+        diagnosis = self.with_physics(replace(diagnosed.physics, widths=widths))
+        fit = diagnosis._fit(diagnosed.fit.parameters, diagnosed.likelihood, diagnosed.dead, near=True)
+        usual = replace(diagnosed, physics=diagnosis.model.space.physics, fit=fit, refused=frozenset())
+        for _ in range(_MAX_ROUNDS):
+            rows = self.with_physics(usual.physics)._score_needed_rows(usual).chosen
+            if not rows or not self._has_work_for_rows():
+                break
+            usual = self.with_physics(usual.physics)._add_rows(usual, rows)
+        final = self.with_physics(usual.physics)
+        is_better = usual.fit.certified and final._cost(usual.fit) < self._cost(diagnosed.fit)
+        return usual if is_better else diagnosed
+
+    def _cost(self, fit: FitResult) -> float:
+        """Return χ² of readings and prior."""
+        deviation = (fit.vector - self.prior.mean)[fit.free]
+        return fit.chi2_per_reading * fit.readings + float(deviation @ fit.prior_information @ deviation)
 
     def _rows_for_certificate(self, diagnosed: DiagnosedFit, rows: Sequence[RowScore]) -> tuple[RowScore, ...]:
         """Return the physical effects that a fit must include before its errors can be certified."""
@@ -380,7 +413,7 @@ class FaultDiagnosis:
         diagnosis, likelihood = self.with_physics(physics), diagnosed.likelihood
         # The weights stay the same before and after; otherwise the gain of the rows could not be compared.
         if physics.pairs is not diagnosed.physics.pairs:
-            likelihood = diagnosis._update_weights(likelihood, diagnosed.fit.parameters)
+            likelihood = diagnosis._update_weights(likelihood, diagnosed)
         start = self._predicted_start(diagnosed, rows, diagnosis.model)
         fit = diagnosis._fit(start, likelihood, diagnosed.dead, near=True)
         chi2_decrease = diagnosed.fit.chi2_per_reading * diagnosed.fit.readings - fit.chi2_per_reading * fit.readings
@@ -452,8 +485,32 @@ class FaultDiagnosis:
         drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
         return likelihood.discrepancy(reading_ma, drift_ma)
 
-    def _update_weights(self, likelihood: Likelihood, parameters: MeshParameters) -> Likelihood:
-        return replace(likelihood, unmodelled_ma2=self.model.unmodelled_ma2(parameters, likelihood.observations))
+    def _update_weights(self, likelihood: Likelihood, diagnosed: DiagnosedFit) -> Likelihood:
+        unmodelled_ma2 = self.model.unmodelled_ma2(diagnosed.fit.parameters, likelihood.observations)
+        return self._with_measured_drift(replace(likelihood, unmodelled_ma2=unmodelled_ma2), diagnosed)
+
+    def _with_measured_drift(self, likelihood: Likelihood, diagnosed: DiagnosedFit) -> Likelihood:
+        """Return the likelihood with the drift from setting to setting that the residuals of a fit show."""
+        usual, fit = self.likelihood.drift, diagnosed.fit
+        spare = 1.0 - len(fit.information) / max(int(likelihood.used.sum()), 1)
+        if fit.discrepancy > 0.0 or not usual.power_db or not usual.common_phase_rad or spare < _MIN_SPARE:
+            return replace(likelihood, drift=diagnosed.likelihood.drift)
+        reading_ma = self.model.predict(fit.parameters, likelihood.observations)
+        drift_ma = drift_at(self.model, fit.parameters, likelihood.observations, reading_ma, usual)
+        scale = np.where(likelihood.used, 1.0 / likelihood.sigma_ma(0.0), 0.0)
+        power, phase = drift_of_readings(likelihood.residual(reading_ma, 0.0), drift_ma * scale[..., None], spare)
+        return replace(likelihood, drift=SettingDrift(usual.power_db * power, usual.common_phase_rad * phase))
+
+    def _follow_measured_drift(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
+        """Fit with the drift between settings that the readings show; return the old fit if this explains them less."""
+        likelihood = self._with_measured_drift(diagnosed.likelihood, diagnosed)
+        phase = likelihood.drift.common_phase_rad, diagnosed.likelihood.drift.common_phase_rad
+        if max(phase) < _DRIFT_CHANGE * min(phase) or self.model.work.is_used_up:
+            return diagnosed
+        fit = self._fit(diagnosed.fit.parameters, likelihood, diagnosed.dead, near=True)
+        # A large assumed drift may have hidden errors of the model.
+        followed = self.accept_field_error(replace(diagnosed, likelihood=likelihood, fit=fit))
+        return followed if followed.fit.certified else diagnosed
 
     def _estimate_widths(self, diagnosed: DiagnosedFit) -> Physics:
         physics = diagnosed.physics
@@ -626,7 +683,7 @@ class FaultDiagnosis:
         ``earlier_fit`` is an earlier fit with almost the same settings and parameters, to save time.
         """
         likelihood = self._update_weights(
-            replace(self._live_readings, observations=self._corrected_observations(diagnosed)), diagnosed.fit.parameters
+            replace(self._live_readings, observations=self._corrected_observations(diagnosed)), diagnosed
         )
         passive = diagnosed.fit.parameters.passive_phase_rad.copy()
         laws = diagnosed.fit.parameters.heater_law.copy()

@@ -106,7 +106,8 @@ def score_rows(
     laws = HeaterLaws(model, fit, likelihood.observations.currents_ma.max(axis=0), pass_.places)
     gram = laws.at_constant_phase(pass_.gram)
     selection = Selection(gram, prior_information, prior_slope, pass_.places, share)
-    rows, chosen, tail, step = selection.rows(excluded), selection.chosen(excluded), None, None
+    rows, tail, step = selection.rows(excluded), None, None
+    chosen = selection.chosen({*excluded, *(row.name for row in PHYSICS if row.rare)}) or selection.chosen(excluded)
     number = [row.name for row in rows].index(LAW_DEVIATION)
     effect = laws.deviation_effect(
         gram, pass_.places[LAW_DEVIATION], rows[number].width, prior_information, prior_slope, share

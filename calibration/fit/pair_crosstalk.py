@@ -55,12 +55,27 @@ class Tail:
 
     Attributes:
         covariance: Shape ``(P, P)``; covariance of the fitted parameters due to it.
-        from_noise: Shape ``(P, P)``; covariance due to the noise of the readings alone. The weights of the readings
-            include more: effects that are not fitted count as noise there.
+        in_weights: Shape ``(P, P)``; the part of the Fisher information that the weights of the readings lose to it,
+            because effects that are not fitted count as noise there.
     """
 
     covariance: Real
-    from_noise: Real
+    in_weights: Real
+
+    def from_noise(self, fit: FitResult) -> Real:
+        """Return the covariance C − C·I·C of a fit due to the noise of the readings alone, shape ``(P, P)``.
+
+        I is estimated from some of the readings, so it may be larger than the information of all of them about a
+        combination of parameters that these hardly determine. Then only half of it counts, and so on.
+        """
+        total = fit.information + fit.prior_information
+        unit = np.outer(scale_of(total), scale_of(total))
+        total, part = total / unit + _ROUNDING * np.eye(len(total)), self.in_weights / unit
+        share = 1.0 if part.any() else 0.0
+        while share and not is_positive(total - share * part):
+            share = share / 2.0 if share > _MIN_PART else 0.0
+        covariance: Real = fit.inverse - share * fit.inverse @ self.in_weights @ fit.inverse
+        return covariance
 
 
 class Pairs:
@@ -288,7 +303,7 @@ class Pairs:
             weighted = self._pass.rows[part][..., : self._n] * unmodelled[part][..., None]
             information += information_of(weighted.astype(np.float64))
         # The inverse is that of all settings; that of the part in this pass is larger, and not only by its size.
-        return Tail(covariance, _without_part(self._fit, information / share))
+        return Tail(covariance, information / share)
 
     def _subtract_from_laws(self, following: Real, directions: NDArray[np.float32]) -> None:
         """Subtract from the shifts of heater laws what only makes up for crosstalk in the phases that light shows."""
@@ -326,22 +341,6 @@ def _elimination_matrix(information: Real, derivatives: NDArray[np.float32]) -> 
 
     factor = np.linalg.cholesky(information).astype(np.float32)
     return np.asarray(solve_triangular(factor, derivatives.T, lower=True, check_finite=False), np.float32)
-
-
-def _without_part(fit: FitResult, information: Real) -> Real:
-    """Return the covariance C − C·I·C of a fit, without the part that follows from a part I of its information.
-
-    I is estimated from some of the readings, so it may be larger than the information of all of them about a
-    combination of parameters that these hardly determine. Then only half of it counts, and so on.
-    """
-    total = fit.information + fit.prior_information
-    unit = np.outer(scale_of(total), scale_of(total))
-    total, part = total / unit + _ROUNDING * np.eye(len(total)), information / unit
-    share = 1.0 if part.any() else 0.0
-    while share and not is_positive(total - share * part):
-        share = share / 2.0 if share > _MIN_PART else 0.0
-    covariance: Real = fit.inverse - share * fit.inverse @ information @ fit.inverse
-    return covariance
 
 
 def _without(elimination: NDArray[np.float32], light: NDArray[np.float32]) -> NDArray[np.float32]:

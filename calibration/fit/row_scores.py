@@ -18,7 +18,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import Single, information_of, white_rows
 from calibration.model.physics import PHYSICS, ROWS, PairDirections, Physics
 from calibration.model.space import ParameterSpace
-from calibration.model.symmetric import solved
+from calibration.model.symmetric import inverse_of, root_of, solved
 
 Real = NDArray[np.float64]
 
@@ -37,6 +37,8 @@ _SETTINGS_PER_SEGMENT = 20
 _WIDTHS = 121
 # Information of the readings about a direction, relative to that of the prior, below which it does not count.
 _MIN_INFORMATION = 1e-3
+# Probability that a chip has a certain effect, before its readings are known (assumed).
+_PRESENT = 0.2
 # Decades of widths below the largest that are evaluated.
 _DECADES = 4.0
 
@@ -209,7 +211,14 @@ class Selection:
         self._information_by_name = {
             name: self._subset_information(parameter_numbers(group)) for name, group in places.items()
         }
-        self._scores = [self._score(name, *information) for name, information in self._information_by_name.items()]
+        scores = [self._score(name, *information) for name, information in self._information_by_name.items()]
+        self._scores = sorted(scores, key=lambda score: -score.gain)
+        self._effects = ExcludedEffects(
+            self._by_row.astype(np.float32),
+            *self._subset_information(np.arange(self._across.shape[1])),
+            {score.name: places[score.name] for score in self._scores},
+            share,
+        )
         candidates = [score.name for score in self._scores if score.gain >= MIN_GAIN]
         # Joint gains are calculated only for rows that may be required.
         self._candidate_parameters = np.concatenate(
@@ -224,8 +233,8 @@ class Selection:
 
     def rows(self, excluded: Collection[str]) -> list[RowScore]:
         """Return the scores of all effects, the largest gain first."""
-        rows = [self._held_out(score, ()) if score.name in excluded else score for score in self._scores]
-        return sorted(rows, key=lambda row: -row.gain)
+        rows = (self._held_out(score, ()) if score.name in excluded else score for score in self._scores)
+        return [self._with_effect(row) for row in rows]
 
     def chosen(self, excluded: Collection[str]) -> list[RowScore]:
         """Return the effects to add, chosen one by one by gain and computing time."""
@@ -249,7 +258,7 @@ class Selection:
                 return chosen
             row = min(able, key=lambda score: order.index(score.name))
             group = places[row.name]
-            chosen.append(self._with_shift(row, inner[group, group], outer[group]))
+            chosen.append(self._alone(row, inner[group, group], outer[group]))
             # Eliminate the parameters of this row from the remaining rows.
             own = inner[group, group] + np.eye(group.stop - group.start) * row.width**-2.0
             turned = solved(own, np.column_stack([inner[group], outer[group]]))
@@ -259,18 +268,16 @@ class Selection:
     def _score(self, name: str, information: Real, slope: Real) -> RowScore:
         widths, evidence = evidence_by_width(information, slope, ROWS[name].largest)
         best = int(evidence.argmax())
-        score = RowScore(name, float(evidence[best]) / self._share, 0.0, float(widths[best]), _no_shift)
-        return self._with_shift(score, information, slope)
+        return RowScore(name, float(evidence[best]) / self._share, 0.0, float(widths[best]), _no_shift)
 
-    def _with_shift(self, score: RowScore, information: Real, slope: Real) -> RowScore:
-        # Copies, so that a score does not keep all equations in memory.
-        by_row, share = self._by_row[:, self._places[score.name]].astype(np.float32), self._share
-        own_information, own_slope = information.copy(), slope.copy()
+    def _alone(self, score: RowScore, information: Real, slope: Real) -> RowScore:
+        by_row, places = self._by_row[:, self._places[score.name]], {score.name: slice(0, len(slope))}
+        effects = ExcludedEffects(by_row.astype(np.float32), information.copy(), slope.copy(), places, self._share)
+        return replace(score, shift=lambda: effects.factors[score.name])
 
-        def shift() -> Single:
-            return _excluded_effect(by_row, own_information, own_slope, ROWS[score.name].largest, share)
-
-        return replace(score, shift=shift)
+    def _with_effect(self, score: RowScore) -> RowScore:
+        effects = self._effects  # a score must not keep all equations in memory
+        return replace(score, shift=lambda: effects.factors[score.name])
 
     def _held_out(self, score: RowScore, added: Sequence[RowScore]) -> RowScore:
         if score.gain < MIN_GAIN:
@@ -322,20 +329,58 @@ def parameter_numbers(group: slice) -> NDArray[np.int64]:
 
 
 def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
+    """Return the mean square of the width of an effect over chips with the effect and chips without it."""
     allowed = widths <= largest
-    weight = np.exp(np.where(allowed, evidence - evidence[allowed].max(), -np.inf))
-    return float((weight * widths**2).sum() / weight.sum())
+    highest = max(float(evidence[allowed].max()), 0.0)
+    weight = np.exp(np.where(allowed, evidence - highest, -np.inf))
+    without = allowed.sum() * (1.0 - _PRESENT) / _PRESENT * np.exp(-highest)
+    return float((weight * widths**2).sum() / (weight.sum() + without))
 
 
 def _no_shift() -> Single:
     return np.zeros((0, 0), np.float32)
 
 
-def _excluded_effect(by_row: Single, information: Real, slope: Real, largest: float, share: float) -> Single:
-    mean_square = _mean_square_width(*evidence_by_width(information, slope, largest), largest)
-    covariance = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
-    moved = by_row @ (covariance @ (slope / share))
-    return np.column_stack([by_row @ np.linalg.cholesky(0.5 * (covariance + covariance.T)), moved]).astype(np.float32)
+@dataclass(frozen=True, eq=False)
+class ExcludedEffects:
+    """Errors of P fitted parameters due to all effects that a fit leaves out.
+
+    Attributes:
+        by_row: Shape ``(P, p)``; change of the fitted parameters by the p parameters of the effects.
+        information: Shape ``(p, p)``; information of the used settings about the effects.
+        slope: Shape ``(p,)``; slope of the log likelihood.
+        places: Position of the parameters by effect, the effect with the largest gain first.
+        share: Fraction of the settings that are used.
+    """
+
+    by_row: Single
+    information: Real
+    slope: Real
+    places: Mapping[str, slice]
+    share: float
+
+    @cached_property
+    def factors(self) -> dict[str, Single]:
+        """By effect, the factor F of the covariance F·Fᵀ of the fitted parameters if the effect is left out.
+
+        Each effect explains what the effects before it leave unexplained, so that the sum of all covariances is that of
+        a fit which includes all effects.
+        """
+        by_row, factors = self.by_row.astype(np.float64), dict[str, Single]()
+        used = np.column_stack([self.information, self.slope])
+        all_settings = used / self.share
+        for name, group in self.places.items():
+            width2 = _mean_square_width(
+                *evidence_by_width(used[group, group], used[group, -1], ROWS[name].largest), ROWS[name].largest
+            )
+            prior = np.eye(group.stop - group.start) / width2
+            covariance = inverse_of(all_settings[group, group] + prior)
+            moved = covariance @ all_settings[group, -1]
+            factors[name] = (by_row[:, group] @ np.column_stack([root_of(covariance), moved])).astype(np.float32)
+            by_row -= by_row[:, group] @ covariance @ all_settings[group, :-1]
+            all_settings -= all_settings[:, group] @ covariance @ all_settings[group]
+            used -= used[:, group] @ inverse_of(used[group, group] + prior) @ used[group]
+        return factors
 
 
 def _segment_numbers(source: NDArray[np.int64]) -> NDArray[np.int64]:

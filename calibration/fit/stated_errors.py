@@ -27,6 +27,8 @@ MAX_ERROR_FACTOR = 2.0
 _HARMLESS = 1.1
 _CHECKED_GROUPS = ("passive_phase_rad", "loops", "coupler_common_rad", "coupler_difference_rad", "loss_db", "rho2")
 _MAX_NAMED = 4
+# Degrees of freedom of the prior that the residuals of a fit are not correlated (assumed).
+_PRIOR_FREEDOM = 4.0
 # Largest plausible single value, as a multiple of the largest width.
 _FAR_OFF = 5.0
 
@@ -69,7 +71,7 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
     total = plain + sum((row.excluded_effect @ row.excluded_effect.T for row in scores.rows), np.zeros_like(plain))
     if scores.tail is not None:
         # The part that the reading weights already include is not counted twice.
-        total = total - plain + scores.tail.from_noise + scores.tail.covariance
+        total = total - plain + scores.tail.from_noise(fit) + scores.tail.covariance
     factors = sandwich_factors(space, fit, scores)
     factor, unexplained = np.ones(len(plain)), dict[str, float]()
     numbers = np.flatnonzero(fit.free)
@@ -114,8 +116,9 @@ def sandwich_factors(
 ) -> dict[str, float]:
     """Return, by parameter group, the factor by which correlated residuals increase the standard errors.
 
-    Residuals are grouped by settings and by monitors (White 1980; Cameron et al. 2011). With ``above_scatter`` each
-    factor is divided by the largest one that as many groups of independent residuals show in 99 of 100 cases.
+    Residuals are grouped by settings and by monitors (White 1980; Cameron et al. 2011). A few groups determine a factor
+    badly, so that it is averaged with 1. With ``above_scatter`` each factor is instead divided by the largest one that
+    as many groups of independent residuals show in 99 of 100 cases.
     """
     numbers, inverse = np.flatnonzero(fit.free), fit.inverse
     # For the settings in this pass: fewer settings scatter more, as expected.
@@ -126,8 +129,11 @@ def sandwich_factors(
         # The slopes of a fit add up to that of the prior, so their mean is not scatter.
         squares = ((slopes - slopes.mean(axis=0)) @ inverse) ** 2
         ratio = squares.sum(axis=0) * len(slopes) / max(len(slopes) - 1, 1) / np.maximum(expected, 1e-300)
+        freedom = max(len(slopes) - 1, 1)
         if above_scatter:
-            ratio /= _chi2_quantile_per_freedom(max(len(slopes) - 1, 1))
+            ratio /= _chi2_quantile_per_freedom(freedom)
+        else:
+            ratio = (_PRIOR_FREEDOM + freedom * ratio) / (_PRIOR_FREEDOM + freedom)
         for group in space.groups:
             if (members := _members_of(space, group, numbers) & (expected > 0.0)).any():
                 factors[group] = max(factors.get(group, 0.0), float(np.sqrt(np.mean(ratio[members]))))

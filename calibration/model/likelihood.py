@@ -46,6 +46,8 @@ SETTING_DRIFT = SettingDrift(power_db=0.01, common_phase_rad=0.01)
 """Usual drift from setting to setting (assumed): power by fibre polarization and laser, phase by 10 to 100 mK at 0.6
 rad/K.
 """
+_LEAST_DRIFT = 0.1
+"""Smallest drift from setting to setting that readings can show, relative to the usual one (assumed)."""
 MODEL_ERROR = 5e-4
 """Relative error of the model; matters with low-noise meters."""
 
@@ -177,3 +179,32 @@ def without_drift(values: NDArray[Precision], drift: Real) -> NDArray[Precision]
     removed = (u * (1.0 - 1.0 / np.sqrt(1.0 + s**2))[:, None]).astype(values.dtype)
     free: NDArray[Precision] = columns - removed @ (np.swapaxes(u, 1, 2).astype(values.dtype) @ columns)
     return free.reshape(values.shape)
+
+
+def drift_of_readings(residual: Real, drift: Real, spare: float) -> tuple[float, float]:
+    """Return the standard deviations of power and phase drift that the residuals show, relative to the assumed ones.
+
+    Maximum likelihood of residuals with covariance 1 + D·diag(σ²)·Dᵀ, between a tenth of the assumed drift and all of
+    it.
+
+    Args:
+        residual: Shape ``(settings, M)``; residuals in standard deviations.
+        drift: Shape ``(settings, M, 2)``; D, their change for one sigma of each assumed drift.
+        spare: Share of the readings' freedom that the fitted parameters left.
+    """
+    from scipy.optimize import minimize
+
+    root = np.sqrt(weight(residual))
+    r, d = root * residual / np.sqrt(spare), root[..., None] * drift
+    gram, along = np.swapaxes(d, 1, 2) @ d, (np.swapaxes(d, 1, 2) @ r[..., None])[..., 0]
+
+    def cost(log_sizes: Real) -> float:
+        size = np.exp(log_sizes)
+        inner = np.eye(2) + size[:, None] * gram * size
+        scaled = along * size
+        explained = (scaled * np.linalg.solve(inner, scaled[..., None])[..., 0]).sum()
+        return float(np.log(np.linalg.det(inner)).sum() - explained)
+
+    found = minimize(cost, np.log([0.3, 0.3]), method="L-BFGS-B", bounds=[(np.log(_LEAST_DRIFT), 0.0)] * 2)
+    power, phase = np.exp(found.x)
+    return float(power), float(phase)

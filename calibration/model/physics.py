@@ -54,6 +54,7 @@ class PhysicsRow:
         source: Reference for ``usual`` and ``largest``.
         cost: Computing time relative to a parameter of the basic model.
         fitted: Whether a fit may include the effect; otherwise it only increases the errors.
+        rare: Whether a fit includes the effect only if no other one explains the readings better than before.
     """
 
     name: str
@@ -64,6 +65,7 @@ class PhysicsRow:
     source: str
     cost: float = 1.0
     fitted: bool = True
+    rare: bool = False
 
 
 BOTH_ARMS = "both_arms_share"
@@ -77,7 +79,7 @@ PHYSICS: tuple[PhysicsRow, ...] = (
     PhysicsRow("slow_heat_share", "slow heat", "time constant", 1e-3, 0.1, "assumed"),
     PhysicsRow(
         "slow_crosstalk_share", "crosstalk that arrives late", "time constant of crosstalk", 0.02, 1.0,
-        "the part of the heat that goes through the submount (assumed)",
+        "the part of the heat that goes through the submount (assumed)", rare=True,
     ),
     PhysicsRow(
         "shared_return_per_ma", "drives with a common return", "size of a group", 1e-4, 0.02,
@@ -85,12 +87,13 @@ PHYSICS: tuple[PhysicsRow, ...] = (
     ),
     PhysicsRow(
         "supply_sag_share", "a supply that sags with the cube of the current", "chip", 1e-3, 5e-3,
-        "some tenths of a per cent with all heaters at π (assumed)",
+        "some tenths of a per cent with all heaters at π (assumed)", rare=True,
     ),
     PhysicsRow("heat_loss_db_per_mw", "loss that increases with heat", "chip", 0.002, 0.1, "assumed"),
     PhysicsRow(
         "coupler_rad_per_rad", "couplers that change with the heat of their PUC", "chip", 1e-4, 3e-4,
         "some 1e-4 per kelvin for directional couplers, and some kelvin at the coupler for π (both assumed)",
+        rare=True,
     ),
     PhysicsRow(
         BOTH_ARMS, "heat that reaches the other arm of a PUC", "chip", 0.01, 0.2,
@@ -106,7 +109,7 @@ PHYSICS: tuple[PhysicsRow, ...] = (
     ),
     PhysicsRow(
         "crosstalk_sides", "crosstalk that is stronger towards one side of the die", "direction", 0.05, 0.5,
-        "an edge, bond pads or a package that cools one side (assumed); relative to the kernel",
+        "an edge, bond pads or a package that cools one side (assumed); relative to the kernel", rare=True,
     ),
     PhysicsRow("compression_per_ma", "compression of photodiodes", "monitor", 0.02, 0.2, "assumed"),
     PhysicsRow("offset_ma", "offset of photodiodes under light", "monitor", 1e-4, 0.02, "assumed"),

@@ -69,7 +69,7 @@ def test_noise_alone_leaves_no_combination_of_parameters_with_a_larger_error() -
     pairs, _, likelihood, fit, prior = _pairs(unmodelled)
     shape = 2 * SMALL.n_pucs + len(SMALL.joints), 2 * SMALL.n_pucs
     none = PairDirections(np.zeros(shape), np.zeros((*shape[::-1], 0), np.float32))
-    from_noise = pairs.unfitted_effect(none, 0.1, likelihood, prior, 1.0).from_noise
+    from_noise = pairs.unfitted_effect(none, 0.1, likelihood, prior, 1.0).from_noise(fit)
     shares = np.linalg.eigvals(np.linalg.solve(fit.inverse, from_noise)).real
     assert shares.max() < 1.0 + 1e-6
     assert np.median(shares) < 0.6

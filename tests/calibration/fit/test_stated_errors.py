@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from calibration.fit.global_fit import FitResult
 from calibration.fit.growth import Scores
 from calibration.fit.pair_crosstalk import Tail
-from calibration.fit.row_scores import RowScore
+from calibration.fit.row_scores import ExcludedEffects, RowScore
 from calibration.fit.stated_errors import stated_errors
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
+from calibration.model.physics import ROWS
 from calibration.model.space import ParameterSpace
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_mesh import SimulatedMesh
@@ -103,7 +104,7 @@ def test_noise_that_stood_for_pairs_in_the_weights_is_not_counted_beside_what_th
 ) -> None:
     """A third of the variance was that noise; in its place come pairs themselves, three quarters as large as all."""
     size = len(fit.vector)
-    tail = Tail(0.75 * VARIANCE * np.eye(size), 2.0 / 3.0 * VARIANCE * np.eye(size))
+    tail = Tail(0.75 * VARIANCE * np.eye(size), np.eye(size) / 3.0 / VARIANCE)
     found = stated_errors(_space(small), fit, _scores(fit, tail=tail))
     variance = np.diag(found.fit.covariance())
     np.testing.assert_allclose(variance, (2.0 / 3.0 + 0.75) * VARIANCE, rtol=1e-9)
@@ -123,3 +124,17 @@ def test_a_reading_that_something_unmodelled_moves_counts_less_in_every_part_of_
     np.testing.assert_allclose(weighed.sigma_ma(0.0), expected)
     np.testing.assert_allclose(weighed.sigma_ma(0.0, slice(4, 5)), expected[4:5])
     np.testing.assert_allclose(weighed[np.array([1, 4])].sigma_ma(0.0), expected[[1, 4]])
+
+
+def test_two_effects_that_change_the_readings_alike_count_once() -> None:
+    """Each of them alone would move the fitted parameter by 0.01."""
+    information, places = np.full((2, 2), 1e8), {"offset_ma": slice(0, 1), "monitor_leak": slice(1, 2)}
+    effects = ExcludedEffects(np.ones((1, 2), np.float32), information, np.full(2, 1e8 * 0.01), places, 1.0)
+    variance = sum(float((effects.factors[name] ** 2).sum()) for name in places)
+    assert np.sqrt(variance) == pytest.approx(0.01, rel=0.1)
+
+
+def test_an_effect_that_the_readings_do_not_ask_for_counts_as_rare() -> None:
+    """Readings that hardly show it exclude no size; most chips do not have it."""
+    effects = ExcludedEffects(np.ones((1, 1), np.float32), np.eye(1), np.zeros(1), {"offset_ma": slice(0, 1)}, 1.0)
+    assert float((effects.factors["offset_ma"] ** 2).sum()) < 0.02 * ROWS["offset_ma"].largest ** 2

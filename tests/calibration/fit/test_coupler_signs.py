@@ -1,0 +1,57 @@
+"""Signs of coupler angles that light shows only faintly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calibration.fit.coupler_signs import fit_with_best_signs
+from calibration.fit.global_fit import GlobalFit
+from calibration.measure.design import IncrementalSettings
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.observations import NoiseModel
+from calibration.model.physics import Physics
+from calibration.model.priors import FREE_GROUPS, default_prior
+from lumion_hw.mesh.layout.topologies import build_mesh
+from tests.calibration.simulated_mesh import SimulatedMesh
+
+CORNER = 2
+"""PUC of a 2x2 crossbar that the light of the last input passes first."""
+INPUTS, OUTPUTS = range(2), range(2, 4)
+
+
+def test_the_sign_of_a_mean_coupler_angle_is_found_although_stray_light_explains_the_other_one() -> None:
+    """Without loss by heat both signs give the same light at the corner of a crossbar."""
+    mesh = build_mesh("crossbar", (2,))
+    sizes = {"heat_loss_db_per_mw": 1, "background_share": 4, "arm_difference_db": mesh.n_pucs}
+    model = MeshModel(mesh, INPUTS, OUTPUTS).with_physics(Physics(dict.fromkeys(sizes, 1e-3)))
+    drawn = SimulatedMesh.draw(mesh, 33).parameters()
+    rng = np.random.default_rng(4)
+    effects = {name: np.zeros(size) for name, size in sizes.items()}
+    truth = replace(
+        drawn,
+        source_db=drawn.source_db[:2],
+        second_db=drawn.second_db[:2],
+        monitor_ma_per_mw=drawn.monitor_ma_per_mw[2:],
+        coupler_common_rad=rng.normal(0.0, 0.05, mesh.n_pucs),
+        coupler_difference_rad=rng.normal(0.0, 0.1, mesh.n_pucs),
+        extra_physics={**effects, "heat_loss_db_per_mw": np.full(1, 2e-3)},
+    )
+    truth.coupler_common_rad[CORNER], truth.coupler_difference_rad[CORNER] = 0.05, -0.12
+    walk = IncrementalSettings(np.full(2 * mesh.n_pucs, 2.3), model.space.sources, model.space.monitors)
+    plan = walk.random(200, rng)
+    light_ma = model.predict(truth, plan)
+    noise = NoiseModel(5e-4, 1e-9)
+    reading_ma = light_ma + noise.sigma_ma(light_ma) * rng.standard_normal(light_ma.shape)
+    likelihood = Likelihood(replace(plan, reading_ma=reading_ma), noise)
+    prior = default_prior(model.space, truth).with_physics(model.space)
+    fitting = GlobalFit(model, likelihood, prior, (*FREE_GROUPS, *sizes))
+    wrong = truth.coupler_common_rad.copy()
+    wrong[CORNER] *= -1.0
+    fit = fitting.run(replace(truth, coupler_common_rad=wrong, extra_physics=effects))
+    found = fit_with_best_signs(fitting, model, likelihood, prior, fit)
+    assert fit.parameters.coupler_common_rad[CORNER] < 0.0
+    assert found.parameters.coupler_common_rad[CORNER] == pytest.approx(0.05, abs=1e-4)
