@@ -39,7 +39,7 @@ def record_of_truth(bench: Bench) -> CalibrationRecord:
         return PucEntry(passive, 0.01, loss, 0.01, heater(2 * number), heater(2 * number + 1))
 
     # Input losses count from the power that a module reports, which is off by up to a decibel.
-    modules = {path.port: path.transponder for path in bench.wiring.inputs if path.transponder}
+    modules = {path.port: path.transponder for path in bench.wiring.inputs if path.transponder in bench.transponders}
     excess = {port: _reported_excess_db(bench, name) for port, name in modules.items()}
 
     def port(number: int) -> PortEntry:

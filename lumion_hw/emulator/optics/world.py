@@ -744,7 +744,7 @@ class OpticalWorld:
         # One large step is no random walk: its angle wraps, and the correlation would stop falling at 1/9.
         steps = min(math.ceil(rate * elapsed / _LARGEST_DRIFT_RAD2), _MAX_DRIFT_STEPS)
         for chain in self.chains:
-            for _ in range(steps):
+            for _ in range(0 if chain.maintains else steps):
                 # Half of the motion is before the controller, half after it.
                 step = np.sqrt(0.5 * rate * elapsed / steps) * self._rng.standard_normal((2, 3))
                 chain.fibre_in = retarder(step[0]) @ chain.fibre_in
