@@ -227,7 +227,7 @@ def results_on_benches(benches: Mapping[str, JoinedBench], work: Mapping[str, Ca
     results: dict[str, T] = {}
     for name, result in on_benches(benches, work).items():
         if isinstance(result, LumionError):
-            result.add_note(f"on bench {name}")
+            result.add_note(f"The bench is {name}.")
             raise result
         results[name] = result
     return results
@@ -251,7 +251,7 @@ def open_benches(file: JoinedFile, take_over: str | None = None) -> Iterator[dic
                 benches[name] = _opened(stack, file, name, entry, take_over)
                 file.check_bench(name, benches[name].model)
             except LumionError as error:
-                error.add_note(f"on bench {name}")
+                error.add_note(f"The bench is {name}.")
                 raise
         yield benches
 

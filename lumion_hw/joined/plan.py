@@ -5,9 +5,13 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.file.module_optics import ModuleOptics
@@ -18,6 +22,10 @@ from lumion_hw.joined.file import Fibre
 
 _ROUNDS = 12
 """Largest number of choices of fibres that are tried."""
+_NEGOTIATIONS = 60
+"""Largest number of rounds in which circuits negotiate about fibres."""
+_PRICE = 1.0
+"""Rise of the price of a fibre that several circuits want, in PUCs per round."""
 _REFUSED_COST = 4.0
 """Cost, in PUCs, that a segment gets each time a bench refuses a set with it."""
 _LIGHT_NS_PER_M = 4.9
@@ -55,6 +63,10 @@ class JoinedRequest:
     def name(self) -> str:
         """Name of the circuit, such as ``rack0:sfp-a:rack1:sfp-b``."""
         return ":".join((*self.source, *self.target))
+
+    def reverse(self) -> JoinedRequest:
+        """Return the request for the opposite direction."""
+        return replace(self, source=self.target, target=self.source)
 
     def __str__(self) -> str:
         return f"{':'.join(self.source)} to {':'.join(self.target)}"
@@ -133,6 +145,7 @@ class LinkPlanner:
     fibres: Sequence[Fibre]
     plan_on: PlanOnBench
     _refused: dict[tuple[str, str], float] = field(default_factory=dict)
+    _sites: dict[str, _Site] = field(default_factory=dict)
 
     def plan(self, requests: Sequence[JoinedRequest]) -> JoinedPlan:
         """Return a plan in which all circuits are feasible together.
@@ -145,18 +158,18 @@ class LinkPlanner:
         for request in requests:
             self._check(request)
         _check_used_once(requests)
-        error: LumionError | None = None
+        reason, error = "", None
         for _ in range(_ROUNDS):
             try:
                 return self._with_budgets(self._choose_fibres(requests))
             except _RefusedOnBench as refusal:
-                error = refusal.error
+                reason, error = f"bench {refusal.bench}: {refusal.error}", refusal.error
                 before = dict(self._refused)
                 self._penalize(refusal)
                 if before == self._refused:
                     break
         raise CircuitError(
-            f"the circuits are not possible together: {error}", hint="Connect fewer circuits, or use other modules."
+            f"the circuits are not possible together: {reason}", hint="Connect fewer circuits, or use other modules."
         ) from error
 
     # -- requests -----------------------------------------------------------------------------------------------------
@@ -188,24 +201,39 @@ class LinkPlanner:
     # -- choice of fibres ---------------------------------------------------------------------------------------------
 
     def _choose_fibres(self, requests: Sequence[JoinedRequest]) -> list[PlannedLink]:
-        free, links = list(self.fibres), []
-        # Circuits with few choices come first: those that were refused most often.
-        order = sorted(range(len(requests)), key=lambda index: -self._refused.get(("", requests[index].name), 0.0))
-        for index in order:
-            chain = self._shortest_chain(requests[index], free)
-            free = [fibre for fibre in free if fibre not in chain]
-            links.append((index, self._link(requests[index], chain)))
-        return [link for _, link in sorted(links, key=lambda item: item[0])]
+        """Choose fibres for all circuits by negotiation: a fibre that several circuits want gets more expensive.
 
-    def _shortest_chain(self, request: JoinedRequest, free: Sequence[Fibre]) -> tuple[Fibre, ...]:
-        """Return the free fibres with the fewest PUCs between them (Dijkstra's algorithm).
+        Raises:
+            NoPathError: There are not enough free fibres.
+        """
+        prices: dict[Fibre, float] = {}
+        chains: dict[JoinedRequest, tuple[Fibre, ...]] = {}
+        users: Counter[Fibre] = Counter()
+        for number in range(_NEGOTIATIONS):
+            for request in requests:
+                users -= Counter(chains.get(request, ()))
+                costs = {fibre: prices.get(fibre, 0.0) + number * count for fibre, count in users.items()}
+                chains[request] = self._shortest_chain(request, {**prices, **costs})
+                users += Counter(chains[request])
+            wanted = {fibre for fibre, count in users.items() if count > 1}
+            if not wanted:
+                return [self._link(request, chains[request]) for request in requests]
+            prices |= {fibre: prices.get(fibre, 0.0) + _PRICE for fibre in wanted}
+        short = [request for request in requests if set(chains[request]) & wanted]
+        raise NoPathError(
+            f"circuits {', '.join(map(str, short))}: there are not enough free fibres between the meshes",
+            hint="Disconnect a circuit between these benches, or add fibres.",
+        )
+
+    def _shortest_chain(self, request: JoinedRequest, prices: Mapping[Fibre, float]) -> tuple[Fibre, ...]:
+        """Return the free fibres with the fewest PUCs between them, and the lowest prices (Dijkstra's algorithm).
 
         Raises:
             NoPathError: No free fibres lead to the target.
         """
         count = itertools.count()
         (source, module), (target, receiver) = request.source, request.target
-        start = self._ports(source, module)[0]
+        start = self._site(source).inputs.get(module)
         queue: list[tuple[float, int, str, int | None, tuple[Fibre, ...]]] = [(0.0, next(count), source, start, ())]
         done: set[tuple[str, int | None]] = set()
         while queue:
@@ -215,34 +243,40 @@ class LinkPlanner:
             if (bench, port) in done:
                 continue
             done.add((bench, port))
+            name = end_name(chain[-1].end.port) if chain else module
             if bench == target:
-                last = cost + self._cost(bench, port, self._ports(target, receiver)[1], module, receiver, chain)
+                last = cost + self._cost(bench, port, self._site(target).outputs.get(receiver), f"{name}:{receiver}")
                 heapq.heappush(queue, (last, next(count), "", None, chain))
                 continue
-            for fibre in free:
-                if fibre.start.bench == bench and fibre.end.bench not in {bench, source}:
-                    step = self._cost(bench, port, fibre.start.port, module, end_name(fibre.start.port), chain)
-                    entry = (cost + step + fibre.loss_db, next(count), fibre.end.bench, fibre.end.port, (*chain, fibre))
-                    if math.isfinite(step):
-                        heapq.heappush(queue, entry)
+            for fibre in self._site(bench).leaving:
+                segment = f"{name}:{end_name(fibre.start.port)}"
+                step = self._cost(bench, port, fibre.start.port, segment) + fibre.loss_db + prices.get(fibre, 0.0)
+                if math.isfinite(step) and fibre.end.bench != source:
+                    entry = (cost + step, next(count), fibre.end.bench, fibre.end.port, (*chain, fibre))
+                    heapq.heappush(queue, entry)
         raise NoPathError(
             f"circuit {request}: no free fibres lead from {source} to {target}",
             hint="Disconnect a circuit between these benches, or add fibres.",
         )
 
-    def _ports(self, bench: str, module: str) -> tuple[int | None, int | None]:
-        wiring = self.models[bench].to_wiring()
-        inputs, outputs = wiring.inputs_of(module), wiring.outputs_of(module)
-        return (inputs[0].port if inputs else None), (outputs[0].port if outputs else None)
+    def _site(self, bench: str) -> _Site:
+        if bench not in self._sites:
+            model = self.models[bench]
+            wiring, leaving = model.to_wiring(), tuple(fibre for fibre in self.fibres if fibre.start.bench == bench)
+            self._sites[bench] = _Site(
+                model.topology().shortest_hops,
+                {path.transponder: path.port for path in reversed(wiring.inputs) if path.transponder},
+                {output.transponder: output.port for output in reversed(wiring.outputs) if output.transponder},
+                leaving,
+            )
+        return self._sites[bench]
 
-    def _cost(
-        self, bench: str, entry: int | None, leaving: int | None, module: str, target: str, chain: tuple[Fibre, ...]
-    ) -> float:
+    def _cost(self, bench: str, entry: int | None, leaving: int | None, segment: str) -> float:
+        """Return the cost of a segment, in PUCs."""
         if entry is None or leaving is None:  # the bench will name the module that is not wired
             return 0.0
-        hops = float(self.models[bench].topology().shortest_hops[entry, leaving])
-        source = end_name(chain[-1].end.port) if chain else module
-        return (hops if hops >= 0 else math.inf) + self._refused.get((bench, f"{source}:{target}"), 0.0)
+        hops = float(self._site(bench).shortest_hops[entry, leaving])
+        return (hops if hops >= 0 else math.inf) + self._refused.get((bench, segment), 0.0)
 
     def _link(self, request: JoinedRequest, chain: tuple[Fibre, ...]) -> PlannedLink:
         benches = [request.source[0], *(fibre.end.bench for fibre in chain)]
@@ -286,21 +320,32 @@ class LinkPlanner:
         for request in refusal.requests:
             named = request.name in refusal.error.message or str(request) in refusal.error.message
             if named or ports is None or ports == self._ports_of(refusal.bench, request):
-                self._add_cost((refusal.bench, request.name))
-                for link in refusal.links:
-                    if (refusal.bench, request.name) in {(name, own.name) for name, own in link.segments}:
-                        self._add_cost(("", link.request.name))
+                key = refusal.bench, request.name
+                self._refused[key] = self._refused.get(key, 0.0) + _REFUSED_COST
 
     def _ports_of(self, bench: str, request: CircuitRequest) -> tuple[int | None, int | None]:
-        def port(name: str, own: int | None) -> int | None:
-            return int(name.removeprefix("port")) if own is None and name.startswith("port") else own
+        def port(name: str, wired: Mapping[str, int]) -> int | None:
+            return wired.get(name, int(name[4:]) if name[4:].isdecimal() else None)
 
-        return port(request.source, self._ports(bench, request.source)[0]), port(
-            request.target, self._ports(bench, request.target)[1]
-        )
+        site = self._site(bench)
+        return port(request.source, site.inputs), port(request.target, site.outputs)
 
-    def _add_cost(self, key: tuple[str, str]) -> None:
-        self._refused[key] = self._refused.get(key, 0.0) + _REFUSED_COST
+
+@dataclass(frozen=True)
+class _Site:
+    """The parts of a bench that the choice of fibres needs.
+
+    Attributes:
+        shortest_hops: Number of PUCs between two ports of the mesh; negative if there is no path.
+        inputs: Port of each module's transmitter.
+        outputs: Port of each module's receiver.
+        leaving: Free fibres that lead away.
+    """
+
+    shortest_hops: NDArray[np.int64]
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
+    leaving: tuple[Fibre, ...]
 
 
 class _RefusedOnBench(Exception):  # noqa: N818 - caught inside this module
@@ -312,7 +357,6 @@ class _RefusedOnBench(Exception):  # noqa: N818 - caught inside this module
         super().__init__(str(error))
         self.bench, self.requests, self.links = bench, requests, links
         self.error = error
-        error.add_note(f"on bench {bench}")
 
 
 def _measured(link: PlannedLink, stage: int, documents: Mapping[tuple[str, str], Mapping[str, Any]]) -> PlannedLink:

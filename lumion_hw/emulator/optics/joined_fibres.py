@@ -10,6 +10,9 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.optics.world import OpticalWorld
 from lumion_hw.interfaces.wiring import end_name
@@ -58,19 +61,21 @@ class FibreEndLight:
         self._bench, self._world = bench, world
         self._arriving: dict[int, tuple[CarriedLight, ...]] = {}
 
-    def leaving(self, port: int) -> tuple[CarriedLight, ...]:
-        """Return the light that leaves the mesh at a port, one entry for each wavelength."""
-        power_w: dict[float, float] = {}
-        strongest: dict[float, tuple[float, str]] = {}
-        for (source, frequency_hz), line_w in self._world.received_lines_w(end_name(port)).items():
-            hertz = round(frequency_hz, _HZ_DIGITS)
-            power_w[hertz] = power_w.get(hertz, 0.0) + line_w
-            strongest[hertz] = max(strongest.get(hertz, (0.0, "")), (line_w, source))
-        return tuple(
-            CarriedLight(self._origin(strongest[hertz][1]), watts, wavelength_m_from_frequency_hz(hertz) * 1e9)
-            for hertz, watts in power_w.items()
-            if watts > _DARKEST_W
-        )
+    def leaving(self, ports: Sequence[int]) -> dict[int, tuple[CarriedLight, ...]]:
+        """Return the light that leaves the mesh at each of these ports, one entry for each wavelength."""
+        lines: dict[float, list[tuple[str, NDArray[np.float64]]]] = {}
+        for source, frequency_hz, powers_w in self._world.leaving_lines_w():
+            lines.setdefault(round(frequency_hz, _HZ_DIGITS), []).append((source, powers_w))
+        leaving: dict[int, tuple[CarriedLight, ...]] = dict.fromkeys(ports, ())
+        for hertz, sources in lines.items():
+            powers_w = np.array([powers_w for _, powers_w in sources])
+            nm = wavelength_m_from_frequency_hz(hertz) * 1e9
+            for port in ports:
+                power_w = float(powers_w[:, port].sum())
+                if power_w > _DARKEST_W:
+                    strongest = sources[int(powers_w[:, port].argmax())][0]
+                    leaving[port] = (*leaving[port], CarriedLight(self._origin(strongest), power_w, nm))
+        return leaving
 
     def _origin(self, source: str) -> str:
         for port, lines in self._arriving.items():
@@ -132,13 +137,18 @@ class JoinedFibres:
             return
         with self._updating():
             for _ in range(len(self.ends) + 1):
-                changes = [self._carry(fibre) for fibre in self._fibres]
+                changes = [self._carry(bench, light) for bench, light in self.ends.items()]
                 if not any(changes):
                     return
 
-    def _carry(self, fibre: JoinedFibre) -> bool:
-        lines = () if fibre in self._unplugged else self.ends[fibre.from_bench].leaving(fibre.from_port)
-        return self.ends[fibre.to_bench].arrive(fibre.to_port, weakened(lines, fibre.loss_db))
+    def _carry(self, bench: str, light: FibreEndLight) -> bool:
+        """Carry the light that leaves one bench; return whether that of another bench has changed."""
+        fibres = [fibre for fibre in self._fibres if fibre.from_bench == bench]
+        leaving, changed = light.leaving([fibre.from_port for fibre in fibres]), False
+        for fibre in fibres:
+            lines = () if fibre in self._unplugged else leaving[fibre.from_port]
+            changed |= self.ends[fibre.to_bench].arrive(fibre.to_port, weakened(lines, fibre.loss_db))
+        return changed
 
     @contextlib.contextmanager
     def _updating(self) -> Iterator[None]:
