@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from lumion_hw.joined.plan import JoinedPlan, JoinedRequest, LinkPlanner, Planne
 from lumion_hw.joined.status import LinkStatus, link_statuses, segments_by_bench
 
 RECOVER = "Run `lumion joined recover FILE` when all benches are served again."
+_MAX_LISTED = 4
 _DARK_DB = 15.0
 """Light that is weaker than expected by more than this counts as dark."""
 
@@ -151,7 +153,7 @@ class JoinedMeshes:
             if failures:
                 raise CircuitError(
                     f"{len(failures)} of {len(plan.links)} circuits could not be proven, so all benches were set "
-                    f"back: {'; '.join(failures)}"
+                    f"back: {'; '.join(failures[:_MAX_LISTED])}"
                 )
         return [_proof(link, measured) for link in plan.links]
 
@@ -211,13 +213,20 @@ class JoinedMeshes:
         return [link.name for link in removed]
 
     def _disconnect(self, change: JoinedChange, outcome: str = "disconnected") -> None:
-        failed = []
-        for name, segments in change.segments.items():
-            (result,) = on_benches(self._benches, {name: partial(self._benches[name].disconnect, segments)}).values()
-            if isinstance(result, LumionError):
-                failed.append(f"{name}: {result}")
+        failed: dict[str, str] = {}
+        # Benches with senders come first: without light, no other mesh sends any to a wrong receiver.
+        sending = {name for name, segments in change.segments.items() if any(map(is_at_module, segments))}
+        for is_sending in (True, False):
+            work = {
+                name: partial(self._benches[name].disconnect, segments)
+                for name, segments in change.segments.items()
+                if (name in sending) is is_sending
+            }
+            outcomes = on_benches(self._benches, work)
+            failed |= {name: str(result) for name, result in outcomes.items() if isinstance(result, LumionError)}
         if failed:
-            raise LinkError(f"not disconnected on all benches ({'; '.join(failed)})", hint=RECOVER)
+            text = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+            raise LinkError(f"not disconnected on all benches ({text})", hint=RECOVER)
         self._journal.end(outcome)
 
     def recover(self) -> str:
@@ -235,7 +244,7 @@ class JoinedMeshes:
         change = self._journal.unfinished
         if change is None:
             return "no change is unfinished"
-        circuits = ", ".join(change.circuits)
+        circuits = listed(change.circuits)
         if change.kind == "disconnect":
             self._disconnect(change)
             return f"disconnected {circuits} on all benches"
@@ -276,6 +285,17 @@ class JoinedMeshes:
     def unfinished(self) -> JoinedChange | None:
         """The change that was begun and not ended; ``None`` if there is none."""
         return self._journal.unfinished
+
+
+def is_at_module(segment: str) -> bool:
+    """Return whether the light of a segment, such as ``sfp-a:port12``, begins at a module of its bench."""
+    return re.match(r"port[0-9]+:", segment) is None
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names of a list, and the number of the others."""
+    further = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return ", ".join(names[:_MAX_LISTED]) + further
 
 
 def _check_modules_free(requests: Sequence[JoinedRequest], states: Mapping[str, BenchCircuits]) -> None:

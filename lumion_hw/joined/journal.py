@@ -93,7 +93,7 @@ class JoinedJournal:
         """Raise ``ConfigError`` if a change is unfinished."""
         if self.unfinished is not None:
             raise ConfigError(
-                f"the change {self.unfinished.name} ({self.unfinished.kind} {', '.join(self.unfinished.circuits)}) "
+                f"the change {self.unfinished.name} ({self.unfinished.kind} {', '.join(self.unfinished.circuits[:4])}) "
                 f"was begun {self.unfinished.since_utc} and not finished",
                 hint="Run `lumion joined recover FILE`, which finishes it or undoes it on all benches.",
             )

@@ -92,6 +92,10 @@ class FibreEndLight:
         self._world.set_lines(end_name(port), lights or [Light(0.0)])
         return True
 
+    def arriving(self, port: int) -> tuple[CarriedLight, ...]:
+        """Return the light that enters the mesh at a port."""
+        return self._arriving.get(port, ())
+
     def origins(self, receiver: str) -> dict[str, float]:
         """Return the power in W at a module's receiver by origin, such as ``rack0:sfp-a``; for tests."""
         powers_w: dict[str, float] = {}
