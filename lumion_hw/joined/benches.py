@@ -139,7 +139,7 @@ def bench_circuits(service: CircuitService, segments: BenchSegments) -> BenchCir
     return BenchCircuits(documents, segments.prepared)
 
 
-class ServedBench:
+class RemoteBench:
     """A bench that ``lumion serve`` owns.
 
     Args:
@@ -262,7 +262,7 @@ def _opened(
     if entry.address is not None:
         from lumion_hw.remote.client import PvaConnection
 
-        return ServedBench(stack.enter_context(contextlib.closing(PvaConnection(entry.address, take_over=take_over))))
+        return RemoteBench(stack.enter_context(contextlib.closing(PvaConnection(entry.address, take_over=take_over))))
     path = file.folder / (entry.bench or "")
     model, ends = load(path), file.ends_of(name)
     file.check_bench(name, model)

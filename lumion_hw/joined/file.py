@@ -45,7 +45,7 @@ def _checked_end(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Fibre:
+class MeshFibre:
     """A fibre that carries light from a port of one mesh to a port of another one.
 
     Attributes:
@@ -90,9 +90,9 @@ class FibreEntry(StrictModel):
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Loss of fibre and connectors, without the facets.")
     length_m: Number = Field(2.0, gt=0.0, le=1e5, description="Length of the fibre.")
 
-    def fibre(self) -> Fibre:
+    def fibre(self) -> MeshFibre:
         """Return the fibre."""
-        return Fibre(FibreEndName.parse(self.start), FibreEndName.parse(self.end), self.loss_db, self.length_m)
+        return MeshFibre(FibreEndName.parse(self.start), FibreEndName.parse(self.end), self.loss_db, self.length_m)
 
 
 class JoinedFileModel(StrictModel):
@@ -135,7 +135,7 @@ class JoinedFile:
 
     name: str
     benches: Mapping[str, BenchEntry]
-    fibres: tuple[Fibre, ...]
+    fibres: tuple[MeshFibre, ...]
     folder: Path
 
     def ends_of(self, bench: str) -> FibreEnds:

@@ -18,7 +18,7 @@ from lumion_hw.bench.file.module_optics import ModuleOptics
 from lumion_hw.circuits import CircuitRequest
 from lumion_hw.errors import CircuitError, ConfigError, LumionError, NoPathError, RoutingError, name_hint
 from lumion_hw.interfaces.wiring import end_name
-from lumion_hw.joined.file import Fibre
+from lumion_hw.joined.file import MeshFibre
 
 _ROUNDS = 12
 """Largest number of choices of fibres that are tried."""
@@ -86,7 +86,7 @@ class PlannedLink:
 
     request: JoinedRequest
     segments: tuple[tuple[str, CircuitRequest], ...]
-    fibres: tuple[Fibre, ...]
+    fibres: tuple[MeshFibre, ...]
     losses_db: tuple[float, ...] = ()
     received_dbm: tuple[float, ...] = ()
     margin_db: float = math.nan
@@ -142,7 +142,7 @@ class LinkPlanner:
     """
 
     models: Mapping[str, BenchModel]
-    fibres: Sequence[Fibre]
+    fibres: Sequence[MeshFibre]
     plan_on: PlanOnBench
     _refused: dict[tuple[str, str], float] = field(default_factory=dict)
     _sites: dict[str, _Site] = field(default_factory=dict)
@@ -206,9 +206,9 @@ class LinkPlanner:
         Raises:
             NoPathError: There are not enough free fibres.
         """
-        prices: dict[Fibre, float] = {}
-        chains: dict[JoinedRequest, tuple[Fibre, ...]] = {}
-        users: Counter[Fibre] = Counter()
+        prices: dict[MeshFibre, float] = {}
+        chains: dict[JoinedRequest, tuple[MeshFibre, ...]] = {}
+        users: Counter[MeshFibre] = Counter()
         for number in range(_NEGOTIATIONS):
             for request in requests:
                 users -= Counter(chains.get(request, ()))
@@ -225,7 +225,7 @@ class LinkPlanner:
             hint="Disconnect a circuit between these benches, or add fibres.",
         )
 
-    def _shortest_chain(self, request: JoinedRequest, prices: Mapping[Fibre, float]) -> tuple[Fibre, ...]:
+    def _shortest_chain(self, request: JoinedRequest, prices: Mapping[MeshFibre, float]) -> tuple[MeshFibre, ...]:
         """Return the free fibres with the fewest PUCs between them, and the lowest prices (Dijkstra's algorithm).
 
         Raises:
@@ -234,7 +234,7 @@ class LinkPlanner:
         count = itertools.count()
         (source, module), (target, receiver) = request.source, request.target
         start = self._site(source).inputs.get(module)
-        queue: list[tuple[float, int, str, int | None, tuple[Fibre, ...]]] = [(0.0, next(count), source, start, ())]
+        queue: list[tuple[float, int, str, int | None, tuple[MeshFibre, ...]]] = [(0.0, next(count), source, start, ())]
         done: set[tuple[str, int | None]] = set()
         while queue:
             cost, _, bench, port, chain = heapq.heappop(queue)
@@ -278,7 +278,7 @@ class LinkPlanner:
         hops = float(self._site(bench).shortest_hops[entry, leaving])
         return (hops if hops >= 0 else math.inf) + self._refused.get((bench, segment), 0.0)
 
-    def _link(self, request: JoinedRequest, chain: tuple[Fibre, ...]) -> PlannedLink:
+    def _link(self, request: JoinedRequest, chain: tuple[MeshFibre, ...]) -> PlannedLink:
         benches = [request.source[0], *(fibre.end.bench for fibre in chain)]
         sources = [request.source[1], *(end_name(fibre.end.port) for fibre in chain)]
         targets = [*(end_name(fibre.start.port) for fibre in chain), request.target[1]]
@@ -345,7 +345,7 @@ class _Site:
     shortest_hops: NDArray[np.int64]
     inputs: Mapping[str, int]
     outputs: Mapping[str, int]
-    leaving: tuple[Fibre, ...]
+    leaving: tuple[MeshFibre, ...]
 
 
 class _RefusedOnBench(Exception):  # noqa: N818 - caught inside this module
@@ -384,7 +384,7 @@ def _check_used_once(requests: Sequence[JoinedRequest]) -> None:
             used.add(end)
 
 
-def free_fibres(fibres: Sequence[Fibre], names_in_use: Mapping[str, Collection[str]]) -> Iterator[Fibre]:
+def free_fibres(fibres: Sequence[MeshFibre], names_in_use: Mapping[str, Collection[str]]) -> Iterator[MeshFibre]:
     """Yield the fibres of which no circuit uses an end.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lumion_hw.interfaces.wiring import end_name
 from lumion_hw.joined.benches import BenchCircuits
-from lumion_hw.joined.file import Fibre
+from lumion_hw.joined.file import MeshFibre
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LinkStatus:
         }
 
 
-def link_statuses(fibres: Sequence[Fibre], benches: Mapping[str, BenchCircuits | str]) -> list[LinkStatus]:
+def link_statuses(fibres: Sequence[MeshFibre], benches: Mapping[str, BenchCircuits | str]) -> list[LinkStatus]:
     """Return all circuits that cross a fibre between meshes.
 
     Args:
@@ -71,8 +71,8 @@ def _link(
     bench: str,
     source: str,
     segments: Mapping[tuple[str, str], Mapping[str, Any]],
-    into: Mapping[tuple[str, str], Fibre],
-    out_of: Mapping[tuple[str, str], Fibre],
+    into: Mapping[tuple[str, str], MeshFibre],
+    out_of: Mapping[tuple[str, str], MeshFibre],
     benches: Mapping[str, BenchCircuits | str],
 ) -> LinkStatus:
     problems = []
