@@ -12,10 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lumion_hw import Bench
 from lumion_hw.joined import load_joined
-from lumion_hw.storage import save_record
-from tests.circuits.known_mesh import record_of_truth
 from tests.waiting import PATIENCE_S, Bound
 
 pytestmark = pytest.mark.long
@@ -94,9 +91,7 @@ def servers(tmp_path: Path, not_for_ever: Bound) -> Iterator[FiveServers]:
             text = text.replace(number, str(port))
         (tmp_path / source.name).write_text(text, encoding="utf-8")
     file = load_joined(tmp_path / "joined.yaml")
-    for name in file.benches:
-        with Bench.emulate(tmp_path / f"{name}.yaml", seed=SEED, ends=file.ends_of(name)) as bench:
-            save_record(record_of_truth(bench), tmp_path / f"{name}.json")
+    run_script(tmp_path, EXAMPLE / "emulated_records.py")
     servers = FiveServers(tmp_path, not_for_ever)
     for name in file.benches:
         servers.start(name)
@@ -107,6 +102,11 @@ def servers(tmp_path: Path, not_for_ever: Bound) -> Iterator[FiveServers]:
         process.terminate()
     for process in servers.processes.values():
         process.communicate(timeout=PATIENCE_S)
+
+
+def run_script(folder: Path, script: Path) -> None:
+    """Run a script in a folder."""
+    subprocess.run([sys.executable, str(script)], cwd=folder, check=True, timeout=PATIENCE_S)
 
 
 def free_ports(count: int) -> list[int]:
