@@ -101,7 +101,7 @@ class HierarchyLevel:
         circuits: Mean number of circuits through a mesh.
         most_circuits: Largest number of circuits through a mesh: so many fail together.
         share: ``most_circuits`` as a share of all circuits.
-        route_s: Time to find the paths of a mesh as a Benes switch, by halving; median of the sample.
+        route_s: CPU time to find the paths of a mesh as a Benes switch, by halving; median of the sample.
         state_bytes: Size of the state that a bench keeps for its circuits and heaters, in its journal.
     """
 
@@ -123,7 +123,7 @@ class HierarchyResult:
         hierarchy: The hierarchy.
         circuits: Number of circuits.
         segments: Number of segments of all circuits together.
-        choice_s: Time to choose all fibres, on one core.
+        choice_s: CPU time to choose all fibres.
         levels: The levels, racks first.
         spare_load: Largest share of busy accelerators for which the circuits of any spine or core fit on the others.
     """
@@ -137,7 +137,7 @@ class HierarchyResult:
 
     @property
     def route_s(self) -> float:
-        """Time to route all meshes, on one core; every bench can do its own."""
+        """CPU time to find the paths of all meshes; every bench can find its own."""
         return sum(level.meshes * level.route_s for level in self.levels)
 
     @property
