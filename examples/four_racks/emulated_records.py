@@ -4,9 +4,8 @@ Run it in this folder. With hardware, use `lumion-calibrate run`, for the spine 
 plugged in.
 """
 
-from lumion_hw import Bench
+from lumion_hw import Bench, save_record
 from lumion_hw.joined import load_joined
-from lumion_hw.storage import save_record
 from lumion_hw.testing import record_of_truth
 
 SEED = 7
