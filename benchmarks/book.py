@@ -30,6 +30,7 @@ PLACES = (
     "lumion_hw.schedules",
     "lumion_hw.planning",
     "lumion_hw.fabric",
+    "lumion_hw.joined",
     "lumion_hw.acquisition",
     "lumion_hw.serving",
     "calibration",

@@ -7,6 +7,7 @@ from . import (
     fabric as fabric,
     integrations as integrations,
     interfaces as interfaces,
+    joined as joined,
     links as links,
     mesh as mesh,
     planning as planning,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lumion_hw.bench.events import EventLog
 from lumion_hw.bench.fibre_devices import outputs_with_device_losses
+from lumion_hw.bench.fibre_ends import FibreEnd
 from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel
 from lumion_hw.bench.file.known_kinds import kind_named
 from lumion_hw.bench.file.loader import BenchFile, builtin_path, load_bench, read_bench_file
@@ -40,6 +41,7 @@ from lumion_hw.interfaces import (
     TunableLaser,
     VariableAttenuator,
 )
+from lumion_hw.interfaces.wiring import NO_ENDS, FibreEnds
 from lumion_hw.links.base import Link
 from lumion_hw.remote.emulated_faults import CONTROL, EmulatedFaults, FaultPortClient
 
@@ -73,10 +75,12 @@ class Bench:
         is_emulated_remotely: Whether the devices are emulated in another process.
         faults: Scripted faults of devices that are emulated in another process.
         file: The file that ``model`` comes from, if any.
+        ends: Ports with fibres to other meshes.
 
     Attributes:
         file: Content of the bench file when the bench was opened; ``None`` for a served bench.
-        wiring: The optical paths between modules, lasers and mesh.
+        wiring: The optical paths between modules, lasers and mesh, and of the fibres to other meshes.
+        fibre_ends: Stand-ins for the modules behind these fibres, by the names of the ports.
         mesh_states: Meshes that are controlled by the states of their cells instead of heater currents, by device name.
         lasers: Tunable lasers by device name; opening and closing do not change their outputs.
         polarization_optimizers: Instruments that optimize the polarization autonomously, by device name.
@@ -99,6 +103,7 @@ class Bench:
         faults: EmulatedFaults | None = None,
         file: BenchFile | None = None,
         on_progress: Callable[[str, str, int, int, str, Mapping[str, Any] | None], None] = lambda *_: None,
+        ends: FibreEnds = NO_ENDS,
     ) -> None:
         self.model, self.file = model, file
         self._where, self._on_close, self._on_progress = where, on_close, on_progress
@@ -109,7 +114,8 @@ class Bench:
         of_modules = {name for name, device in model.devices.items() if getattr(device, "lane_of", None) in modules}
         self._names_to_open = modules | of_modules
         self.clock = clock
-        self.wiring = model.to_wiring()
+        self.wiring = ends.added_to(model.to_wiring())
+        self.fibre_ends: Mapping[str, FibreEnd] = {name: FibreEnd(name, clock) for name in ends.names}
         self.events = EventLog(clock)
         self._emulated, self._is_emulated_remotely, self._faults = emulated, is_emulated_remotely, faults
         self._devices: dict[str, OpenDevice] = {}
@@ -145,6 +151,7 @@ class Bench:
         clock: Clock | None = None,
         only: Collection[str] | None = None,
         leave_on_s: float | None = None,
+        ends: FibreEnds = NO_ENDS,
     ) -> Bench:
         """Open the devices of a bench file.
 
@@ -156,6 +163,7 @@ class Bench:
             only: Names of the devices to open; by default all. Other programs may use the others.
             leave_on_s: Longest time in seconds that heaters stay on after closing, at most 3600; by default as in the
                 bench file. A controller without a watchdog keeps them on until they are switched off.
+            ends: Ports with fibres to other meshes.
 
         Raises:
             ConfigError: The file is invalid, a device has no address or does not exist, or another device answered.
@@ -172,7 +180,7 @@ class Bench:
         def link(name: str, device: DeviceModel) -> Link | ModuleConnection:
             return link_to(device, addressed[name], wall)
 
-        return cls(model, link, wall, only=only, file=file, faults=faults)
+        return cls(model, link, wall, only=only, file=file, faults=faults, ends=ends)
 
     @classmethod
     def emulate(
@@ -183,6 +191,7 @@ class Bench:
         clock: Clock | None = None,
         only: Collection[str] | None = None,
         aged_s: float = 0.0,
+        ends: FibreEnds = NO_ENDS,
     ) -> Bench:
         """Open an emulated bench, with the same drivers and bytes on the wire as a real bench.
 
@@ -192,14 +201,15 @@ class Bench:
             clock: Clock of all devices; by default a virtual clock.
             only: As for :meth:`open`.
             aged_s: Age of the emulated chip in seconds; used only if 'emulation' in the bench file enables drift.
+            ends: Ports with fibres to other meshes.
         """
         from lumion_hw.bench.emulated import emulated_bench
 
         file = _read(path)
         model = load_bench(file.path, text=file.text)
         virtual = clock or VirtualClock()
-        emulated = emulated_bench(model, virtual, seed, aged_s=aged_s)
-        return cls(model, lambda name, _device: emulated.link(name), virtual, emulated, only, file=file)
+        emulated = emulated_bench(model, virtual, seed, aged_s=aged_s, ends=ends)
+        return cls(model, lambda name, _device: emulated.link(name), virtual, emulated, only, file=file, ends=ends)
 
     @classmethod
     def attach(cls, address: str, *, only: Collection[str] | None = None, take_over: str | None = None) -> Bench:
@@ -289,6 +299,14 @@ class Bench:
                 ``x``, and ``readings`` (values by name; ``None`` without a number) with their ``unit``.
         """
         self._on_progress(kind, stage, done, total, error, curve)
+
+    def circuit_module(self, name: str) -> Transponder:
+        """Return the module at an end of a circuit, or its stand-in for a fibre to another mesh.
+
+        Raises:
+            UnknownNameError: There is neither.
+        """
+        return self.fibre_ends.get(name) or self.transponders[name]
 
     def opened(self, name: str) -> OpenDevice | None:
         """Return the driver of a device, or ``None`` if the device is not open."""
@@ -467,7 +485,9 @@ class Bench:
 
     def _wire_of(self, name: str) -> str:
         """Return the name of the wire of a device: its mainframe, its address, or the device name."""
-        device = self.model.devices[name]
+        device = self.model.devices.get(name)
+        if device is None:  # the end of a fibre to another mesh has no wire
+            return name
         return device.container or (device.address if device.address and not self.is_emulated else None) or name
 
     def close(self) -> None:

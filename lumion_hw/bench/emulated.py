@@ -11,10 +11,17 @@ from lumion_hw.bench.file.model import BenchModel, MeshSection
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.assembly import DeviceSpec, EmulatedBench, EmulationSpec
 from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
+from lumion_hw.interfaces.wiring import NO_ENDS, FibreEnds
 
 
 def emulated_bench(
-    model: BenchModel, clock: Clock, seed: int, *, warm: bool = True, aged_s: float = 0.0
+    model: BenchModel,
+    clock: Clock,
+    seed: int,
+    *,
+    warm: bool = True,
+    aged_s: float = 0.0,
+    ends: FibreEnds = NO_ENDS,
 ) -> EmulatedBench:
     """Build the emulated bench of a bench file.
 
@@ -24,6 +31,7 @@ def emulated_bench(
         seed: Random seed.
         warm: Whether the modules are warmed up; otherwise they have just been powered on.
         aged_s: Age of the emulated chip in seconds.
+        ends: Ports with fibres to other meshes.
     """
     # A bench without a mesh gets the smallest mesh, with nothing wired to it, because the optical model needs one.
     section = model.mesh or MeshSection.model_validate({"controller": "none", "columns": (2,)})
@@ -32,7 +40,8 @@ def emulated_bench(
     heater_channels = section.channels()
     spec = EmulationSpec(
         mesh=section.laid_out(),
-        wiring=model.to_wiring(),
+        wiring=ends.added_to(model.to_wiring()),
+        ends=ends,
         devices=tuple(device_spec(name, device) for name, device in model.devices.items()),
         controller=section.controller,
         heater_channels=heater_channels,

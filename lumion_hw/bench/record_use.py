@@ -70,7 +70,8 @@ def _lanes_out_of_range(bench: Bench, record: CalibrationRecord) -> list[str]:
     low_nm, high_nm = record.conditions.wavelength_range_nm
     problems = []
     for name in dict.fromkeys(path.transponder for path in bench.wiring.inputs if path.transponder is not None):
-        optics = bench.model.devices[name].optics
+        device = bench.model.devices.get(name)
+        optics = None if device is None else device.optics
         lanes_nm = () if optics is None else optics.lanes_nm
         outside_nm = ", ".join(f"{nm:g}" for nm in lanes_nm if not low_nm <= nm <= high_nm)
         if outside_nm:

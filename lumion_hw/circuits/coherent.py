@@ -89,7 +89,7 @@ def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], tra
 
 
 def _switch_on(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
-    module = bench.transponders[name]
+    module = bench.circuit_module(name)
     if isinstance(module, CoherentTransponder):
         module.power_up()
         module.select_application(_application_of(name, module, circuit))
@@ -102,7 +102,7 @@ def _switch_on(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
 
 def _prepare_receiver(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
     """Let a module receive without switching its transmitter on; a receiver that is ready is left alone."""
-    module = bench.transponders[name]
+    module = bench.circuit_module(name)
     if not isinstance(module, CoherentTransponder):
         return
     module.power_up()
@@ -237,7 +237,7 @@ def await_locks(
 
 
 def _receiver(bench: Bench, circuit: PlannedCircuit) -> CoherentTransponder:
-    module = bench.transponders[circuit.request.target]
+    module = bench.circuit_module(circuit.request.target)
     if not isinstance(module, CoherentTransponder):
         raise ConfigError("the receiver is not a coherent module", device=circuit.request.target)
     return module

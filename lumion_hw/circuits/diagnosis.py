@@ -141,7 +141,7 @@ class Diagnosis:
         if proof.launch_dbm is None:
             return CircuitFinding(circuit, "transmitter", f"{source} reports that it sends no light")
         try:
-            self._bench.transponders[source].enable()
+            self._bench.circuit_module(source).enable()
         except DeviceError as error:
             return CircuitFinding(circuit, "transmitter", f"{source} does not start: {error}")
         try:

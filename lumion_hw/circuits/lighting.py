@@ -22,7 +22,7 @@ from lumion_hw.errors import CircuitError, DeviceError, LumionError
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import Path
 from lumion_hw.polarization import Aligner, Alignment
-from lumion_hw.quantities import w_from_dbm
+from lumion_hw.quantities import dbm_from_w, w_from_dbm
 
 _STRAY_DB = 15.0
 """Power relative to the expected power, in dB, that an output may have before its transmitter is on."""
@@ -37,6 +37,10 @@ _DARK_READS = 30
 _MAX_SETTLE_S = 0.02
 """Longest time to wait for light after a change of heater currents; heaters settle in milliseconds."""
 _REREAD_S = 0.5e-3
+_ARRIVAL_S = 1.0
+_ARRIVAL_POLL_S = 0.02
+_ARRIVED_DB = 3.0
+"""Light that is weaker than expected by more than this, in dB, is still rising."""
 
 
 class CircuitLighting:
@@ -171,6 +175,23 @@ class CircuitLighting:
         """Wait until no receiver reports loss of signal, at most one second."""
         self._prover.await_los_clear(circuits)
 
+    def await_arriving_light(self, circuits: Sequence[PlannedCircuit]) -> None:
+        """Wait at most one second until light from other meshes arrives at the outputs of circuits."""
+        clock = self._bench.clock
+        deadline_s = clock.now() + _ARRIVAL_S
+        while circuits and clock.now() < deadline_s:
+            arms = [(circuit, circuit.arms[0]) for circuit in circuits]
+            levels = self._exits.fibre_levels_dbm([arm.exit for _, arm in arms])
+            expected = [expected_level_dbm(circuit, arm) - _ARRIVED_DB for circuit, arm in arms]
+            if all(level is not None and level > dbm for level, dbm in zip(levels, expected, strict=True)):
+                return
+            clock.sleep(_ARRIVAL_POLL_S)
+
+    def stray_dbm(self, busy_ports: Collection[int]) -> float | None:
+        """Return the strongest light on the chip at the other ports, in dBm; ``None`` if they are dark."""
+        strongest_w = max((w for port, w in self._exits.output_powers_w().items() if port not in busy_ports), default=0)
+        return dbm_from_w(strongest_w) if strongest_w > 0.0 else None
+
     def fibre_levels_dbm(self, circuits: Sequence[PlannedCircuit]) -> tuple[float | None, ...]:
         """Return the power in the output fibre of each circuit arm, in dBm; ``None`` for a dark arm."""
         return tuple(self._exits.fibre_levels_dbm([arm.exit for circuit in circuits for arm in circuit.arms]))
@@ -182,7 +203,7 @@ class CircuitLighting:
         """
         result: dict[CircuitRequest, float | None] = {}
         for circuit in circuits:
-            module = self._bench.transponders[circuit.request.source]
+            module = self._bench.circuit_module(circuit.request.source)
             own_dbm = self._exits.fibre_level_dbm(circuit.exit)
             module.disable()
             try:

@@ -385,13 +385,13 @@ class CircuitMaintenance:
         watched.health.proof, watched.health.measured_s = proof, self._clock.now()
 
     def _measure_separately(self, watched: _WatchedCircuit, monitors_ma: dict[int, float]) -> LocatedFault | None:
-        request, modules = watched.circuit.request, self._setup.bench.transponders
+        request, module = watched.circuit.request, self._setup.bench.circuit_module
         try:
-            modules[request.source].monitors()
+            module(request.source).monitors()
         except LumionError as error:
             return LocatedFault("transmitter", f"it does not answer: {error}")
         try:
-            modules[request.target].status()
+            module(request.target).status()
         except LumionError as error:
             return LocatedFault("receiver", f"it does not answer: {error}")
         (proof,) = self._setup.prove([request])

@@ -202,10 +202,10 @@ class Prover:
         bench, launch_dbm, los = self._bench, dict[str, float | None](), dict[str, bool]()
 
         def read_launch(name: str) -> None:
-            launch_dbm[name] = bench.transponders[name].monitors().tx_power_dbm
+            launch_dbm[name] = bench.circuit_module(name).monitors().tx_power_dbm
 
         def read_los(name: str) -> None:
-            los[name] = bench.transponders[name].status().rx_los
+            los[name] = bench.circuit_module(name).status().rx_los
 
         sources = dict.fromkeys(circuit.request.source for circuit in circuits)
         targets = dict.fromkeys(circuit.request.target for circuit in circuits)
@@ -238,7 +238,7 @@ class Prover:
         bench, monitored = self._bench, dict[str, LaneMonitoring]()
         for circuit in circuits:
             for name in (circuit.request.source, circuit.request.target) if circuit.budget.lanes else ():
-                if isinstance(module := bench.transponders[name], LaneMonitoring):
+                if isinstance(module := bench.circuit_module(name), LaneMonitoring):
                     monitored[name] = module
         measured = [circuit for circuit in circuits if {circuit.request.source, circuit.request.target} <= {*monitored}]
         lanes: dict[CircuitRequest, tuple[LaneLight, ...]] = {}
@@ -263,7 +263,7 @@ class Prover:
         deadline = bench.clock.now() + _LOS_DEADLINE_S
         waiting = [circuit.request.target for circuit in circuits]
         while waiting:
-            status = bench.run_parallel([(name, bench.transponders[name].status) for name in waiting])
+            status = bench.run_parallel([(name, bench.circuit_module(name).status) for name in waiting])
             waiting = [name for name, reading in zip(waiting, status, strict=True) if reading.rx_los]
             if not waiting or bench.clock.now() >= deadline:
                 return

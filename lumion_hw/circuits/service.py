@@ -115,6 +115,9 @@ class CircuitService:
         self.lost_circuits: tuple[ActiveCircuit, ...] = ()
         self.alignments: dict[str, Alignment] = {}
         self._record = record_path
+        for circuit in journal.state.circuits:
+            if (end := bench.fibre_ends.get(circuit.request.source)) is not None:
+                end.report_arriving(circuit.proof.get("launch_dbm"))
         if doubts := record.doubts_for("switching"):
             bench.events.add("record not certified", record=record_path, reasons=list(doubts))
 
@@ -193,7 +196,7 @@ class CircuitService:
             with contextlib.suppress(LumionError):  # a receiver that does not answer is named below
                 self.setup.await_los_clear([circuit.request for circuit in state.circuits])
             proofs, silent = self.setup.prove_reachable()
-            self._end_change(proofs)
+            self.end_change(proofs)
         failures = {proof.circuit.request.name: list(proof.failures) for proof in proofs if not proof.proven}
         failures |= {request.name: [reason] for request, reason in silent.items()}
         proven = [name for name in names if name not in failures]
@@ -222,11 +225,11 @@ class CircuitService:
         return np.array(self.state.currents_ma) if self.state.currents_ma else dark
 
     def _switch_on_transmitters(self) -> None:
-        modules, events = self.setup.bench.transponders, self.setup.bench.events
+        bench, events = self.setup.bench, self.setup.bench.events
         for name in dict.fromkeys(circuit.request.source for circuit in self.state.circuits):
             try:
-                if modules[name].status().tx_disabled:
-                    modules[name].enable()
+                if bench.circuit_module(name).status().tx_disabled:
+                    bench.circuit_module(name).enable()
                     events.add("transmitter switched on again", transmitter=name)
             except LumionError as error:
                 events.add("transmitter not switched on", transmitter=name, reason=str(error))
@@ -260,9 +263,9 @@ class CircuitService:
                 raise ConfigError(
                     f"circuit {name} is connected already", hint="`lumion circuits BENCH` lists the circuits."
                 )
-        with self._change("connect", names):
+        with self.change("connect", names):
             proofs = self.setup.connect(requests, align=align, milestone=milestone, progress=progress)
-            self._end_change(proofs)
+            self.end_change(proofs)
         self._remember_alignments(proofs)
         return proofs
 
@@ -322,9 +325,9 @@ class CircuitService:
         names += [request.name for request in difference.removed]
         transmitting = self._transmitting({circuit.request.source for circuit in difference.added})
         try:
-            with self._change("apply", names):
+            with self.change("apply", names):
                 proofs = self._set_up(difference, align, milestone)
-                self._end_change(proofs)
+                self.end_change(proofs)
         except BaseException:
             with contextlib.suppress(LumionError):
                 self._restore_transmitters(difference, transmitting)
@@ -348,8 +351,8 @@ class CircuitService:
         return proofs
 
     def _transmitting(self, names: Collection[str]) -> frozenset[str]:
-        modules = self.setup.bench.transponders
-        return frozenset(name for name in names if not modules[name].status().tx_disabled)
+        module = self.setup.bench.circuit_module
+        return frozenset(name for name in names if not module(name).status().tx_disabled)
 
     def _restore_transmitters(self, difference: CircuitDifference, transmitting: Collection[str]) -> None:
         """Switch transmitters on and off as before a change that was rolled back."""
@@ -357,7 +360,7 @@ class CircuitService:
         needed = {circuit.request.source for circuit in self.state.circuits} | set(transmitting)
         for name in dict.fromkeys(circuit.request.source for circuit in difference.added):
             if name not in needed:
-                self.setup.bench.transponders[name].disable()
+                self.setup.bench.circuit_module(name).disable()
 
     def switch(self, plan: CircuitPlan, *, milestone: Milestone = lambda name: None) -> tuple[CircuitProof, ...]:
         """Change to a plan from :meth:`~lumion_hw.circuits.setup.PathSetup.plan_change`, and record it.
@@ -375,9 +378,9 @@ class CircuitService:
         names = [circuit.request.name for circuit in plan.circuits]
         # Not read back, for the same reason; the last change has confirmed the currents in the journal.
         expected_ma = np.array(self.state.currents_ma) if self.state.currents_ma else None
-        with self._change("switch", names, expected_ma):
+        with self.change("switch", names, expected_ma):
             proofs = self.setup.switch(plan, launch_dbm, milestone=milestone)
-            self._end_change(proofs)
+            self.end_change(proofs)
         return proofs
 
     def disconnect(self, names: Collection[str] | None = None) -> tuple[ActiveCircuit, ...]:
@@ -394,12 +397,12 @@ class CircuitService:
         removed = self.state.circuits if names is None else tuple(self.state.circuit(name) for name in names)
         if not removed:
             return ()
-        with self._change("disconnect", [circuit.name for circuit in removed]):
+        with self.change("disconnect", [circuit.name for circuit in removed]):
             self.setup.disconnect([circuit.request for circuit in removed])
             # Without any circuit even the parked PUCs need no heat.
             if len(removed) == len(self.state.circuits):
                 switch_heaters_off(self.setup.bench)
-            self._end_change(())
+            self.end_change(())
         return removed
 
     def drop(self, names: Collection[str]) -> None:
@@ -410,9 +413,9 @@ class CircuitService:
             LumionError: The mesh controller failed, or the journal cannot be written.
         """
         removed = tuple(self.state.circuit(name) for name in names)
-        with self._change("drop", [circuit.name for circuit in removed]):
+        with self.change("drop", [circuit.name for circuit in removed]):
             self.setup.drop([circuit.request for circuit in removed])
-            self._end_change(())
+            self.end_change(())
 
     def end_expired_leases(self) -> tuple[ActiveCircuit, ...]:
         """Disconnect the circuits whose leases have ended, and return them. Raises the errors of :meth:`disconnect`."""
@@ -435,12 +438,17 @@ class CircuitService:
         self.journal.note(state)
 
     @contextlib.contextmanager
-    def _change(
-        self, kind: str, names: Sequence[str], expected_ma: NDArray[np.float64] | None = None
-    ) -> Iterator[None]:
-        """Record begin and end of a circuit change in a ``with`` block.
+    def change(self, kind: str, names: Sequence[str], expected_ma: NDArray[np.float64] | None = None) -> Iterator[None]:
+        """Record begin and end of a circuit change in a ``with`` block; after an error, restore the former state.
 
-        ``expected_ma`` are the present heater currents, if known.
+        Args:
+            kind: Kind of change, such as ``connect``.
+            names: Circuits to be changed.
+            expected_ma: Present heater currents, if known.
+
+        Raises:
+            BusyError: Another program has taken over.
+            LumionError: The journal cannot be written.
         """
         mesh = self.setup.bench.mesh
         with self.lock.changing():
@@ -469,7 +477,8 @@ class CircuitService:
         else:
             self.setup.adopt(plan)
 
-    def _end_change(self, proofs: Sequence[CircuitProof]) -> None:
+    def end_change(self, proofs: Sequence[CircuitProof]) -> None:
+        """Record the active circuits at the end of a :meth:`change`. Raises the errors of the journal."""
         self.journal.end("done", self._current_state(proofs))
 
     def _current_state(self, proofs: Sequence[CircuitProof]) -> CircuitState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,28 @@ class _StateBeforeChange:
     driven_ma: NDArray[np.float64]
     transmitting: frozenset[str]
     levels_dbm: tuple[float | None, ...]
+
+
+@dataclass
+class PreparedChange:
+    """New circuits that the mesh is programmed for, while their transmitters are dark or being lit.
+
+    Attributes:
+        plan: All circuits that the mesh is programmed for.
+        requests: The new circuits.
+        before: State of the bench before the change.
+        proofs: Results of the new circuits that were lit.
+    """
+
+    plan: CircuitPlan
+    requests: tuple[CircuitRequest, ...]
+    before: _StateBeforeChange
+    proofs: dict[CircuitRequest, CircuitProof] = field(default_factory=dict)
+
+    @property
+    def circuits(self) -> tuple[PlannedCircuit, ...]:
+        """The new circuits with their paths."""
+        return tuple(circuit for circuit in self.plan.circuits if circuit.request in self.requests)
 
 
 class PathSetup:
@@ -152,6 +174,70 @@ class PathSetup:
         spans.report_milestone("link_up")
         spans.log("connected", plan.circuits)
         return proofs
+
+    def prepare(self, requests: Sequence[CircuitRequest]) -> PreparedChange:
+        """Program the mesh for circuits in addition to the active ones, and leave their transmitters as they are.
+
+        Follow with :meth:`light` and :meth:`keep`, or with :meth:`undo`; change nothing else in between. Raises the
+        errors of :meth:`connect`; everything was then rolled back.
+        """
+        self._check_modules_free(requests)
+        plan = plan_circuits(self.bench, self.record, requests, active=self._active_circuits)
+        before = self._state_before(plan.circuits)
+        with self._rollback_on_error(before, plan.circuits):
+            all_circuits = self._program_with_active(plan, before, (), lambda name: None)
+            self._check_undisturbed(self._active_circuits, before.levels_dbm, GLITCH_DB)
+            self._lighting.check_dark(plan.circuits, before.transmitting)
+        return PreparedChange(all_circuits, tuple(requests), before)
+
+    def light(self, change: PreparedChange, requests: Collection[CircuitRequest]) -> tuple[CircuitProof, ...]:
+        """Switch the light of some prepared circuits on, and check it; a circuit may fail the check.
+
+        The polarization is searched only where light is missing.
+
+        Raises:
+            LumionError: A device failed; call :meth:`undo`.
+        """
+        circuits = [circuit for circuit in change.circuits if circuit.request in requests]
+        self._lighting.await_arriving_light(
+            [circuit for circuit in circuits if circuit.request.source in self.bench.fibre_ends]
+        )
+        change.plan, proofs = self._lighting.light_and_prove(
+            change.plan,
+            circuits,
+            change.before.transmitting,
+            busy_ports=self._busy_ports,
+            align=False,
+            milestone=lambda name: None,
+        )
+        change.proofs |= {proof.circuit.request: proof for proof in proofs}
+        return proofs
+
+    def keep(self, change: PreparedChange) -> tuple[CircuitProof, ...]:
+        """Make prepared circuits active, and return their results.
+
+        Raises:
+            CircuitError: A circuit was not proven by its light, or an active one was disturbed; call :meth:`undo`.
+        """
+        proofs = tuple(change.proofs.values())
+        if len(proofs) < len(change.requests) or not all(proof.proven for proof in proofs):
+            raise CircuitError(describe_proofs(proofs) if proofs else "the prepared circuits have no light yet")
+        self._check_undisturbed(self._active_circuits, change.before.levels_dbm, _MAX_DISTURBANCE_DB)
+        self._remember_active_circuits(change.plan, proofs)
+        self.bench.events.add("kept", circuits=[str(request) for request in change.requests])
+        return proofs
+
+    def undo(self, change: PreparedChange, reason: str) -> None:
+        """Restore the mesh and the transmitters as they were before :meth:`prepare`.
+
+        Raises:
+            LumionError: The controller failed; no circuit counts as active.
+        """
+        self._roll_back(change.before, change.circuits, reason)
+
+    def stray_dbm(self) -> float | None:
+        """Return the strongest light on the chip at ports without a circuit, in dBm; ``None`` if it is dark there."""
+        return self._lighting.stray_dbm(self._busy_ports)
 
     def plan_change(
         self, removed: Collection[CircuitRequest], added: Sequence[CircuitRequest], *, avoid: Collection[int] = ()
@@ -260,7 +346,7 @@ class PathSetup:
             names_off = [
                 name for name in transmitters_of(removed) if name not in needed and name in before.transmitting
             ]
-            self.bench.run_parallel([(name, self.bench.transponders[name].disable) for name in names_off])
+            self.bench.run_parallel([(name, self.bench.circuit_module(name).disable) for name in names_off])
             remaining, shift_rad = self._with_other_pucs_parked(remaining, before.driven_ma)
             self._program(remaining, lambda name: None, shift_rad)
             self._check_undisturbed(remaining.circuits, before.levels_dbm, GLITCH_DB)
@@ -420,7 +506,7 @@ class PathSetup:
             levels_dbm.extend(self._lighting.fibre_levels_dbm(remaining))
 
         def read_module(name: str) -> None:
-            status = bench.transponders[name].status()
+            status = bench.circuit_module(name).status()
             if not (status.tx_disabled or status.tx_fault):
                 transmitting.add(name)
 
@@ -474,7 +560,7 @@ class PathSetup:
         self, before: _StateBeforeChange, circuits: Sequence[PlannedCircuit], needed: Collection[str]
     ) -> None:
         for name in transmitters_of(circuits):
-            module = self.bench.transponders[name]
+            module = self.bench.circuit_module(name)
             try:
                 if name in before.transmitting:
                     module.enable()

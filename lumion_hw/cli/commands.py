@@ -29,6 +29,7 @@ COMMANDS = (
     LazyCommand("hold", "lumion_hw.cli.circuits:hold", "Maintain circuits: polarization, drift, alarms, leases."),
     LazyCommand("faults", "lumion_hw.cli.faults:faults", "List and clear latched faults of a mesh controller."),
     LazyCommand("fabric", "lumion_hw.cli.fabric:fabric", "Keep jobs connected; replace failed servers by spares."),
+    LazyCommand("joined", "lumion_hw.cli.joined:joined", "Connect modules over meshes that are joined by fibres."),
     LazyCommand(
         "schedule",
         "lumion_hw.cli.schedule.command:schedule",

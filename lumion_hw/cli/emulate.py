@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lumion_hw.cli.common.joined_file import ends_of_bench, joined_option
 from lumion_hw.cli.common.numbers import SEED
 from lumion_hw.cli.common.output import note
 from lumion_hw.cli.common.outputs import force_option, out_option
 
 if TYPE_CHECKING:
     from lumion_hw.bench.file.model import BenchModel
+    from lumion_hw.clock import Clock
     from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.wires.light_link import LightLink
     from lumion_hw.emulator.wires.server import EmulatorServer
 
 _COLD_HELP = (
@@ -48,6 +51,7 @@ def visa_resource(address: str) -> str:
 @click.option("--tcp-only", is_flag=True, help="Serve serial devices on TCP too, without pseudo-terminals.")
 @click.option("--while-stdin", is_flag=True, help="Stop when standard input closes; for use by other programs.")
 @click.option("--cold", is_flag=True, help=_COLD_HELP)
+@joined_option
 def emulate(
     file: str,
     endpoints: Path | None,
@@ -57,6 +61,7 @@ def emulate(
     tcp_only: bool,
     while_stdin: bool,
     cold: bool,
+    joined: str | None,
 ) -> None:
     """Emulate every device of BENCH on loopback addresses until SIGTERM or Ctrl-C.
 
@@ -78,7 +83,7 @@ def emulate(
             check_target(path, description, overwrite_policy(force))
     model = load(file)
     clock = SystemClock()
-    bench = emulated_bench(model, clock, seed, warm=not cold)
+    bench = emulated_bench(model, clock, seed, warm=not cold, ends=ends_of_bench(joined, model))
     # The first solution imports the solver, which takes longer than a host waits for a module. Do it now.
     bench.world.true_fields(bench.world.mesh.fibre_ports[0], bench.world.slopes.reference_hz)
     stop = threading.Event()
@@ -88,6 +93,8 @@ def emulate(
         server = EmulatorServer(clock)
         try:
             addresses, resources = _serve_devices(server, bench, model, Path(directory), tcp_only)
+            if joined is not None:
+                server.add_unconnected(_light_link(joined, model.name, bench, clock))
             control = {CONTROL: _serve_faults(server, bench)}
             # The VISA file comes first, so that it is complete when the endpoints file appears.
             for path, description, content in (
@@ -122,6 +129,34 @@ def _serve_devices(
         if (kind is not None and kind.hislip) or hislip_port is not None:
             resources[name].append(visa_resource(server.add_hislip(device, hislip_port or 0)))
     return addresses, resources
+
+
+def _light_link(joined: str, name: str, bench: EmulatedBench, clock: Clock) -> LightLink:
+    """Return the link that carries light to the emulators of other benches.
+
+    Raises:
+        ConfigError: A bench at a fibre of this bench has no ``emulated_port``.
+        InUseError: Another program uses the port.
+    """
+    from lumion_hw.emulator.optics.joined_fibres import JoinedFibre
+    from lumion_hw.emulator.wires.light_link import LightLink
+    from lumion_hw.errors import ConfigError
+    from lumion_hw.joined import load_joined
+
+    file = load_joined(joined)
+    fibres = [fibre for fibre in file.fibres if name in (fibre.start.bench, fibre.end.bench)]
+    ports = {other: entry.emulated_port for other, entry in file.benches.items() if entry.emulated_port is not None}
+    missing = {end.bench for fibre in fibres for end in (fibre.start, fibre.end)} | {name}
+    if missing - ports.keys():
+        raise ConfigError(
+            f"{joined}: {', '.join(sorted(missing - ports.keys()))} without emulated_port cannot be emulated",
+            hint="Give each bench a UDP port of this host, such as emulated_port: 7001.",
+        )
+    carried = [
+        JoinedFibre(fibre.start.bench, fibre.start.port, fibre.end.bench, fibre.end.port, fibre.loss_db)
+        for fibre in fibres
+    ]
+    return LightLink(name, bench.world, carried, ports, clock)
 
 
 def _serve_faults(server: EmulatorServer, bench: EmulatedBench) -> str:

@@ -12,6 +12,7 @@ from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number, count_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.cli.common.outputs import force_option, out_option
+from lumion_hw.cli.plan_joined import joined
 from lumion_hw.cli.plan_networks import bandwidth, power
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def plan() -> None:
 
 plan.add_command(bandwidth)
 plan.add_command(power)
+plan.add_command(joined)
 
 
 def _fleet_options(function: _Command) -> _Command:

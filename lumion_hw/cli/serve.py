@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lumion_hw.cli.circuits import BenchTarget, note_uncertified_record
+from lumion_hw.cli.common.joined_file import ends_of_bench, joined_option
 from lumion_hw.cli.common.numbers import SEED, Number
 from lumion_hw.cli.common.opening import ENDPOINTS_HELP, LEAVE_ON_HELP, RECORD_HELP, TAKE_OVER_HELP, open_bench
 from lumion_hw.cli.common.output import echo_json, echo_text, json_option, note
@@ -73,6 +74,7 @@ _SHUTDOWN_NOTICE_S = 1.0
     show_default=True,
     help="When a client program ends: hold the heaters that it used, or switch off those that no circuit needs.",
 )
+@joined_option
 @json_option
 def serve(
     file: str,
@@ -92,6 +94,7 @@ def serve(
     allow: tuple[str, ...],
     fabric: bool,
     when_lost: str,
+    joined: str | None,
     as_json: bool,
 ) -> None:
     """Own BENCH and serve it to several users and programs, until SIGTERM or Ctrl-C.
@@ -109,7 +112,7 @@ def serve(
         raise ConfigError("--page-writes needs --page", hint="Give --page as well.")
     if emulate and endpoints:
         raise ConfigError("--emulate and --endpoints cannot be combined", hint="Leave one of them out.")
-    with _stop_on_signals() as stop, _emulator(file, emulate, seed) as emulator:
+    with _stop_on_signals() as stop, _emulator(file, emulate, seed, joined) as emulator:
         from lumion_hw.serving.owner import BenchOwner  # a slow import, in parallel with the start of the emulator
 
         _check(ports, host, allow, page_writes)
@@ -119,7 +122,7 @@ def serve(
         )
         with target.directory() as directory:
             owned = BenchOwner.open(
-                lambda: _opened(target, emulator, leave_on_s),
+                lambda: _opened(target, emulator, leave_on_s, joined),
                 directory,
                 record=record,
                 take_over=take_over,
@@ -181,20 +184,24 @@ def _start_serving(
 
 
 @contextlib.contextmanager
-def _emulator(file: str, emulate: bool, seed: int) -> Iterator[EmulatorProcess | None]:
+def _emulator(file: str, emulate: bool, seed: int, joined: str | None) -> Iterator[EmulatorProcess | None]:
     if not emulate:
         yield None
         return
     from lumion_hw.cli.common.emulator_process import emulator_process
 
-    with emulator_process(file, seed) as emulator:
+    with emulator_process(file, seed, joined) as emulator:
         yield emulator
 
 
-def _opened(target: BenchTarget, emulator: EmulatorProcess | None, leave_on_s: float | None) -> Bench:
-    if emulator is None:
-        return open_bench(target.file, False, target.seed, target.endpoints, leave_on_s=leave_on_s)
+def _opened(
+    target: BenchTarget, emulator: EmulatorProcess | None, leave_on_s: float | None, joined: str | None
+) -> Bench:
     from lumion_hw.bench.bench import Bench, load
+
+    ends = ends_of_bench(joined, load(target.file))
+    if emulator is None:
+        return open_bench(target.file, False, target.seed, target.endpoints, leave_on_s=leave_on_s, ends=ends)
     from lumion_hw.bench.opening import link_to
     from lumion_hw.clock import SystemClock
     from lumion_hw.remote.emulated_faults import CONTROL, EmulatedFaults, FaultPortClient
@@ -207,6 +214,7 @@ def _opened(target: BenchTarget, emulator: EmulatorProcess | None, leave_on_s: f
         clock,
         is_emulated_remotely=True,
         faults=EmulatedFaults(FaultPortClient(addresses[CONTROL])),
+        ends=ends,
     )
 
 

@@ -22,7 +22,7 @@ from lumion_hw.emulator.optics.truth import draw_chains, draw_mesh, truth_id
 from lumion_hw.emulator.optics.world import OpticalWorld
 from lumion_hw.emulator.wires.mains import Switchable
 from lumion_hw.errors import ConfigError
-from lumion_hw.interfaces.wiring import Wiring
+from lumion_hw.interfaces.wiring import NO_ENDS, FibreEnds, Wiring
 from lumion_hw.links.base import Link
 from lumion_hw.links.memory import MemoryLink
 from lumion_hw.mesh.layout.cells import NO_CHANNEL
@@ -63,6 +63,7 @@ class EmulationSpec:
         monitor_ports: Port of each monitor channel.
         nominal_nm: Nominal wavelength of the pluggable modules.
         temperature: Name of the device that controls the chip's temperature; ``None`` for a constant temperature.
+        ends: Ports with fibres to other meshes, which ``wiring`` includes.
     """
 
     mesh: MeshTopology
@@ -75,6 +76,7 @@ class EmulationSpec:
     nominal_nm: float
     physics: PhysicsParameters
     temperature: str | None = None
+    ends: FibreEnds = NO_ENDS
 
 
 class EmulatedBench:
@@ -106,7 +108,7 @@ class EmulatedBench:
             spec.mesh,
             spec.wiring,
             truth,
-            draw_chains(spec.wiring, spec.nominal_nm, physics, self.rng("chain truth")),
+            draw_chains(spec.wiring, spec.nominal_nm, physics, self.rng("chain truth"), spec.ends),
             physics,
             spec.nominal_nm,
             clock,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 BLOCKED_DB = 200.0
@@ -205,3 +205,38 @@ class Wiring:
     def outputs_of(self, transponder: str) -> tuple[OutputPath, ...]:
         """Return all output paths to a module's receiver; two before a polarization combiner."""
         return tuple(path for path in self.outputs if path.transponder == transponder)
+
+
+@dataclass(frozen=True)
+class FibreEnds:
+    """Ports of a mesh whose fibres lead to other meshes, and carry light in one direction.
+
+    Such a port has no module of its own; its name among the modules is ``port`` and its number, such as ``port12``.
+
+    Attributes:
+        inputs: Ports at which light of other meshes enters.
+        outputs: Ports at which light leaves for other meshes.
+    """
+
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all ports."""
+        return tuple(end_name(port) for port in (*self.inputs, *self.outputs))
+
+    def added_to(self, wiring: Wiring) -> Wiring:
+        """Return the wiring with a path for each port; all losses of the fibres are counted elsewhere."""
+        inputs = tuple(InputPath(end_name(port), port, None, 0.0, 0.0) for port in self.inputs)
+        outputs = tuple(OutputPath(port, end_name(port), 0.0, None, None, 0.0) for port in self.outputs)
+        return replace(wiring, inputs=(*wiring.inputs, *inputs), outputs=(*wiring.outputs, *outputs))
+
+
+NO_ENDS = FibreEnds()
+"""The ends of a bench that is joined to no other."""
+
+
+def end_name(port: int) -> str:
+    """Return the name of a port with a fibre to another mesh."""
+    return f"port{port}"

@@ -12,6 +12,12 @@ from .bandwidth_file import BandwidthFileModel as BandwidthFileModel, load_bandw
 from .detour import TorusJob as TorusJob
 from .factors import PUBLISHED as PUBLISHED, FactorMap as FactorMap, factor_map as factor_map
 from .faults import FaultRate as FaultRate, Faults as Faults, read_causes as read_causes
+from .hierarchy import (
+    HierarchyLevel as HierarchyLevel,
+    HierarchyResult as HierarchyResult,
+    MeshHierarchy as MeshHierarchy,
+    plan_hierarchy as plan_hierarchy,
+)
 from .jobs import MIXES as MIXES, JobMix as JobMix, job_mix as job_mix
 from .network_power import (
     PowerFileModel as PowerFileModel,

@@ -228,6 +228,8 @@ class BenchKeeper:
         if self._thread.is_alive():
             with contextlib.suppress(LumionError):
                 self._bench.events.add("cut short", what="" if self.job is None else self.job.kind)
+        else:
+            self._circuit_jobs.joined.close()
         self._has_ended = True
         with self._news:
             self._news.notify_all()
@@ -278,7 +280,7 @@ class BenchKeeper:
         service = self.service
         if service is not None and self._runs_fabric:
             self._maintain_fabric(service, for_s)
-        elif service is not None and service.state.circuits:
+        elif service is not None and service.state.circuits and self._circuit_jobs.joined.prepared is None:
             if self._maintenance is None:
                 service.restore_after_shutdown()
                 self._maintenance = CircuitMaintenance(service)
@@ -377,6 +379,7 @@ class BenchKeeper:
             "disconnect": self._circuit_jobs.disconnect,
             "apply": self._circuit_jobs.apply,
             "cross_connect": self._circuit_jobs.cross_connect,
+            "joined": self._circuit_jobs.joined.job,
             "calibrate": self._calibrate_job,
             "recover": self._recover_job,
             "fail": self._fail_job,
@@ -386,6 +389,8 @@ class BenchKeeper:
         }
         if kind not in jobs:
             raise ConfigError(f"there is no job {kind!r}", hint=f"The jobs are {', '.join(jobs)}.")
+        if kind != "joined":
+            self._circuit_jobs.joined.check_idle()
         try:
             work = jobs[kind](**arguments)
         except TypeError as error:
@@ -478,6 +483,14 @@ class BenchKeeper:
     def plan_difference(self, circuits: Sequence[object]) -> dict[str, Any]:
         """See :meth:`~lumion_hw.serving.owner.BenchOwner.plan_difference`."""
         return self._circuit_jobs.plan_difference(circuits)
+
+    def plan_joined(self, circuits: Sequence[object]) -> list[dict[str, Any]]:
+        """Plan segments of circuits over several meshes, without changing anything."""
+        return self._circuit_jobs.joined.plan(circuits)
+
+    def joined_circuits(self) -> dict[str, Any]:
+        """Return the active circuits and the prepared change, for a program that joins several benches."""
+        return self._circuit_jobs.joined.circuits(self.health)
 
     def _calibrate_job(self, out: str | None = None, seed: int = 0) -> Callable[[], Any]:
         if self.service is not None and self.service.state.circuits:

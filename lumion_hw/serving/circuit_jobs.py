@@ -9,11 +9,13 @@ from typing import Any, cast, get_args
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.controller_faults import latched_faults
+from lumion_hw.bench.file.module_optics import ModuleOptics
 from lumion_hw.circuits import CircuitProof, CircuitRequest, CircuitService
 from lumion_hw.circuits.plan.difference import OnRefusal
 from lumion_hw.circuits.state import change_document, proof_document
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
+from lumion_hw.serving.joined_jobs import JoinedJobs
 from lumion_hw.serving.ocs.change import OcsSettings, check_not_blocked, parse_change, resolve
 from lumion_hw.serving.ocs.ports import OcsPorts
 
@@ -31,6 +33,7 @@ class CircuitJobs:
 
     Attributes:
         settings: Labels, blocked ports and held cross-connects of the bench as an optical circuit switch.
+        joined: Steps of a program that joins several benches.
 
     Raises:
         ConfigError: The file with the settings is damaged.
@@ -48,6 +51,7 @@ class CircuitJobs:
         self._require_circuits, self._report, self._after_change = require_circuits, report_progress, after_change
         self._ports = OcsPorts(bench.wiring)
         self.settings = OcsSettings.load(self._directory)
+        self.joined = JoinedJobs(require_circuits, circuit_request, self._return_from_trip, after_change)
 
     def connect(self, circuits: Sequence[object]) -> Job:
         """Connect circuits, given as names such as ``a:b`` or as request documents."""
@@ -147,9 +151,13 @@ def circuit_request(value: object) -> CircuitRequest:
     if isinstance(value, CircuitRequest):
         return value
     if isinstance(value, Mapping):
+        from pydantic import TypeAdapter, ValidationError
+
         try:
-            return CircuitRequest(**value)
-        except TypeError as error:
+            signal = value.get("signal")
+            arriving = None if signal is None else TypeAdapter(ModuleOptics).validate_python(signal)
+            return CircuitRequest(**{**value, "signal": arriving})
+        except (TypeError, ValidationError) as error:
             raise ConfigError(f"invalid circuit request: {error}") from error
     source, colon, target = str(value).partition(":")
     if not (source and colon and target) or ":" in target:

@@ -516,7 +516,7 @@ class BenchOwner:
         Jobs and arguments: ``connect`` (``circuits``: names such as ``a:b``, or request documents), ``disconnect``
         (``circuits``; by default all), ``apply`` (``circuits``, ``on_refusal``, ``dry_run``), ``calibrate``
         (``out``, ``seed``), ``recover``, ``fail`` and ``drain`` (``unit``, ``because``), ``repaired`` (``unit``),
-        ``clear`` (``fault``), ``cross_connect`` (``change``).
+        ``clear`` (``fault``), ``cross_connect`` (``change``), ``joined`` (``step`` and its values).
 
         Raises:
             BusyError: The caller does not hold the lease, or another job is running.
@@ -572,6 +572,14 @@ class BenchOwner:
     def plan_difference(self, circuits: Sequence[object]) -> dict[str, Any]:
         """Plan the change of a job ``apply`` without changing anything. Raises ``ConfigError`` as the job."""
         return self._keeper.plan_difference(circuits)
+
+    def plan_joined(self, circuits: Sequence[object]) -> list[dict[str, Any]]:
+        """Plan segments of circuits over several meshes, without changing anything. Raises errors of planning."""
+        return self._keeper.plan_joined(circuits)
+
+    def joined_circuits(self) -> dict[str, Any]:
+        """Return the active circuits and the prepared change, for a program that joins several benches."""
+        return self._keeper.joined_circuits()
 
     def stop_outputs(self, caller: Caller) -> None:
         """Switch all heaters off immediately; needs no lease.

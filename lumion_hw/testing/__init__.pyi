@@ -15,6 +15,7 @@ from .contracts.temperature import TemperatureControllerContract as TemperatureC
 from .contracts.transponder import TransponderContract as TransponderContract
 from .contracts.tunable_laser import TunableLaserContract as TunableLaserContract
 from .contracts.wire_fixtures import WireFixtures as WireFixtures
+from .known_record import record_of_truth as record_of_truth
 from .wires import (
     TRANSPORTS as TRANSPORTS,
     DisturbedLink as DisturbedLink,

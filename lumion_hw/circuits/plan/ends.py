@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,7 @@ from lumion_hw.errors import CircuitError, NoPathError, name_hint
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology
 
+_NO_LIMIT_DBM = 90.0
 _SAME_CARRIER_NM = 0.029
 """Largest wavelength difference between a carrier and a coherent receiver, 3.6 GHz (400ZR)."""
 
@@ -66,12 +68,37 @@ def circuit_ends(model: BenchModel, wiring: Wiring, mesh: MeshTopology, request:
     for name, fibres in ((request.source, entries), (request.target, exits)):
         if not fibres:
             raise _not_wired(model, wiring, request, name)
-    sender, receiver = (_optics(model, request, name) for name in (request.source, request.target))
+    sender = (
+        _arriving_signal(request) if request.source not in model.devices else _optics(model, request, request.source)
+    )
+    receiver = _passing(sender) if request.target not in model.devices else _optics(model, request, request.target)
     used = _common_format(request, sender, receiver)
     _check_wavelengths(request, sender, receiver)
     _check_polarizations(request, sender, receiver)
     entries, exits, strategy, reason = _arms(mesh, request, sender, entries, exits)
     return CircuitEnds(request, entries, exits, sender, receiver, used, strategy, reason)
+
+
+def _arriving_signal(request: CircuitRequest) -> ModuleOptics:
+    """Return the signal that arrives through a fibre from another mesh."""
+    if request.signal is None:
+        raise CircuitError(
+            f"circuit {request}: {request.source} is the end of a fibre from another mesh, and not a module",
+            hint="Connect modules on different benches with `lumion joined connect`.",
+        )
+    if request.signal.polarizations != 1:
+        raise CircuitError(
+            f"circuit {request}: its signal has two polarizations, and a fibre between meshes carries one",
+            hint="Connect modules with one polarization, such as SFP+.",
+        )
+    return request.signal
+
+
+def _passing(sender: ModuleOptics) -> ModuleOptics:
+    """Return the receiver that stands for a fibre to another mesh; only the last bench checks the power."""
+    return replace(
+        sender, receives_nm=(0.0, math.inf), sensitivity_dbm=-_NO_LIMIT_DBM, overload_dbm=_NO_LIMIT_DBM, max_dgd_ps=None
+    )
 
 
 def _optics(model: BenchModel, request: CircuitRequest, name: str) -> ModuleOptics:

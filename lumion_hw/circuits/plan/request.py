@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from lumion_hw.bench.file.module_optics import ModuleOptics
 from lumion_hw.errors import ConfigError
 
 Polarizations = Literal["auto", "single", "dual"]
@@ -27,6 +28,8 @@ class CircuitRequest:
         exclusive: If true, no other circuit may share a PUC with this circuit, and other light at its end must stay 30
             dB below its own.
         lease_s: Duration after which the circuit is disconnected; ``None`` without a limit.
+        signal: Optical data of the module on another bench whose light enters at ``source``, a port with a fibre to
+            that bench, with the power there as ``launch_dbm``; ``None`` if ``source`` is a module.
     """
 
     source: str
@@ -38,6 +41,7 @@ class CircuitRequest:
     priority: int = 0
     exclusive: bool = False
     lease_s: float | None = None
+    signal: ModuleOptics | None = None
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -75,7 +79,7 @@ class CircuitRequest:
 
     def reverse(self) -> CircuitRequest:
         """Return the request for the opposite direction of the link."""
-        return replace(self, source=self.target, target=self.source)
+        return replace(self, source=self.target, target=self.source, signal=None)
 
 
 def _is_none_or_finite(minimum: float, value: float | None) -> bool:

@@ -67,7 +67,7 @@ class EmulatorProcess:
 
 
 @contextlib.contextmanager
-def emulator_process(file: str, seed: int) -> Iterator[EmulatorProcess]:
+def emulator_process(file: str, seed: int, joined: str | None = None) -> Iterator[EmulatorProcess]:
     """Run ``lumion emulate`` in a separate process while the ``with`` block runs.
 
     The emulator ends with this process, even if this process is killed.
@@ -75,11 +75,13 @@ def emulator_process(file: str, seed: int) -> Iterator[EmulatorProcess]:
     Args:
         file: Path of a bench file, or the name of a built-in bench.
         seed: Random seed.
+        joined: File of joined meshes, if the mesh has fibres to others.
 
     Yields:
         The process, which may still be starting.
     """
     command = [sys.executable, "-m", "lumion_hw.cli", "emulate", file, "--seed", str(seed), "--tcp-only"]
+    command += [] if joined is None else ["--joined", joined]
     with tempfile.TemporaryDirectory(prefix="lumion-") as directory:
         endpoints, output = Path(directory) / "endpoints.json", Path(directory) / "output"
         with output.open("wb") as stderr:

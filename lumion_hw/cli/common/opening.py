@@ -11,6 +11,7 @@ import click
 
 from lumion_hw.cli.common.numbers import SEED
 from lumion_hw.errors import ConfigError, name_hint
+from lumion_hw.interfaces.wiring import NO_ENDS, FibreEnds
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
@@ -84,6 +85,7 @@ def open_bench(
     only: Sequence[str] | None = None,
     aged_s: float = 0.0,
     leave_on_s: float | None = None,
+    ends: FibreEnds = NO_ENDS,
 ) -> Bench:
     """Open a bench with the options of a command.
 
@@ -95,6 +97,7 @@ def open_bench(
         only: Names of the devices to open; by default all. Other programs may use the others.
         aged_s: Age of the emulated chip in seconds; its slow drift starts at age 0.
         leave_on_s: Longest time that heaters stay on after the bench is closed; ignored with ``emulate``.
+        ends: Ports with fibres to other meshes.
 
     Raises:
         ConfigError: Both an emulation and endpoints were requested, or the endpoints file is invalid.
@@ -104,9 +107,9 @@ def open_bench(
     if emulate and endpoints:
         raise ConfigError("--emulate and --endpoints cannot be combined", hint="Leave one of them out.")
     if emulate:
-        return Bench.emulate(file, seed=seed, only=only, aged_s=aged_s)
+        return Bench.emulate(file, seed=seed, only=only, aged_s=aged_s, ends=ends)
     addresses = read_endpoints(endpoints) if endpoints else None
-    return Bench.open(file, addresses=addresses, only=only, leave_on_s=leave_on_s)
+    return Bench.open(file, addresses=addresses, only=only, leave_on_s=leave_on_s, ends=ends)
 
 
 def devices_with(file: str, channels: Sequence[str]) -> list[str] | None:

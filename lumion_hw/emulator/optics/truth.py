@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lumion_hw.emulator.chip.chip import ChipParameterSet, ChipVariations
 from lumion_hw.emulator.chip.heat_spread import HeatSpread
 from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
-from lumion_hw.interfaces.wiring import Wiring
+from lumion_hw.interfaces.wiring import NO_ENDS, FibreEnds, Wiring
 from lumion_hw.mesh.layout.cells import CELL_KINDS
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
@@ -105,6 +105,7 @@ class ChainTruth:
         fibre_out: Jones matrix of the fibre between controller and chip, shape ``(2, 2)``.
         squeezer_period_mv: Shape ``(4,)``; drive of each fibre squeezer for a retardance of 2π.
         squeezer_offset_rad: Shape ``(4,)``; retardance of each fibre squeezer without drive.
+        maintains: Whether the fibre maintains the polarization, as a fibre from another mesh does.
     """
 
     frequency_hz: float
@@ -113,6 +114,7 @@ class ChainTruth:
     fibre_out: NDArray[np.complex128]
     squeezer_period_mv: NDArray[np.float64]
     squeezer_offset_rad: NDArray[np.float64]
+    maintains: bool = False
 
     def state(self) -> tuple[object, ...]:
         """Return a value that changes with every parameter that affects the light."""
@@ -192,9 +194,16 @@ def truth_id(truth: MeshTruth, physics: PhysicsParameters) -> str:
 
 
 def draw_chains(
-    wiring: Wiring, nominal_nm: float, physics: PhysicsParameters, rng: np.random.Generator
+    wiring: Wiring,
+    nominal_nm: float,
+    physics: PhysicsParameters,
+    rng: np.random.Generator,
+    ends: FibreEnds = NO_ENDS,
 ) -> list[ChainTruth]:
-    """Draw the true parameters of every input of the mesh, in wiring order."""
+    """Draw the true parameters of every input of the mesh, in wiring order.
+
+    Light from another mesh (``ends``) arrives as TE, because its fibre maintains the polarization.
+    """
     chains = []
     for _ in wiring.inputs:
         wavelength_nm = nominal_nm + physics.wavelength_sigma_nm * float(rng.standard_normal())
@@ -209,6 +218,10 @@ def draw_chains(
                 squeezer_offset_rad=rng.uniform(0.0, 2 * np.pi, 4),
             )
         )
+    te, straight = np.array([1.0 + 0j, 0.0]), np.eye(2, dtype=np.complex128)
+    for index, path in enumerate(wiring.inputs):
+        if path.transponder in ends.names:
+            chains[index] = replace(chains[index], launch=te, fibre_in=straight, fibre_out=straight, maintains=True)
     return chains
 
 

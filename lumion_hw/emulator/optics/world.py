@@ -254,6 +254,15 @@ class OpticalWorld:
             finally:
                 self._calling_watchers = False
 
+    def light_state(self) -> object | None:
+        """Return a value that differs whenever the light in the fibres does; ``None`` if it may change at any time."""
+        self._update_world()
+        inline = [path.through for path in self.wiring.inputs] + [path.through for path in self.wiring.outputs]
+        if self.disturbances.power_db or any(inline):
+            return None
+        lines = tuple(self._further_lines.items())
+        return self._chip_state, self._inputs_state, self._launched_w.tobytes(), lines
+
     # Readings of devices ---------------------------------------------------------------------------------------------
 
     def mesh_output_w(self, includes: Callable[[float], bool] | None = None) -> NDArray[np.float64]:
@@ -352,6 +361,22 @@ class OpticalWorld:
         # Photocurrents are positive, and the converter clips at 0.
         read_ma: NDArray[np.float64] = np.maximum(current_ma, 0.0)
         return read_ma
+
+    def leaving_lines_w(self) -> list[tuple[str, float, NDArray[np.float64]]]:
+        """Return the source and frequency in Hz of each line of light, and its power in W in the fibre at every port.
+
+        The noise of amplifiers is left out.
+        """
+        self._update_world()
+        gain = 10.0 ** (-self.truth.access_loss_db / 10.0)
+        lines = [
+            (path.source, self.chains[i].frequency_hz, self._output_w(i)) for i, path in enumerate(self.wiring.inputs)
+        ]
+        lines += [
+            (source, line.frequency_hz, self._output_of_line_w(source, number))
+            for source, number, line in self._numbered_further_lines
+        ]
+        return [(source, hertz, gain * powers_w) for source, hertz, powers_w in lines if powers_w.any()]
 
     def received_w(self, transponder: str) -> float:
         """Return the total power at a module's receiver in W."""
@@ -744,7 +769,7 @@ class OpticalWorld:
         # One large step is no random walk: its angle wraps, and the correlation would stop falling at 1/9.
         steps = min(math.ceil(rate * elapsed / _LARGEST_DRIFT_RAD2), _MAX_DRIFT_STEPS)
         for chain in self.chains:
-            for _ in range(steps):
+            for _ in range(0 if chain.maintains else steps):
                 # Half of the motion is before the controller, half after it.
                 step = np.sqrt(0.5 * rate * elapsed / steps) * self._rng.standard_normal((2, 3))
                 chain.fibre_in = retarder(step[0]) @ chain.fibre_in

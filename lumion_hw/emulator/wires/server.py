@@ -164,6 +164,13 @@ class EmulatorServer:
         self._call_in_loop(lambda: self._attach(channel, self._served(device)))
         return f"serial://{link}"
 
+    def add_unconnected(self, device: EmulatedDevice) -> None:
+        """Advance ``device`` whenever it is due, without a port or line for hosts."""
+        self._call_in_loop(lambda: self._serve_unconnected(device))
+
+    def _serve_unconnected(self, device: EmulatedDevice) -> None:
+        self._served(device)
+
     def _require_open(self) -> None:
         if self._closed:
             raise LumionError("the emulator server is closed", hint="Create a new EmulatorServer.")

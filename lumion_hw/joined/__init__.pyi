@@ -1,0 +1,10 @@
+from .benches import JoinedBench as JoinedBench, LocalBench as LocalBench, RemoteBench as RemoteBench
+from .change import JoinedMeshes as JoinedMeshes
+from .file import (
+    FibreEndName as FibreEndName,
+    JoinedFile as JoinedFile,
+    MeshFibre as MeshFibre,
+    load_joined as load_joined,
+)
+from .plan import JoinedPlan as JoinedPlan, JoinedRequest as JoinedRequest, PlannedLink as PlannedLink
+from .status import LinkStatus as LinkStatus

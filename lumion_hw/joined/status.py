@@ -1,0 +1,121 @@
+"""Circuits over several meshes, put together from the circuits of each bench."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lumion_hw.interfaces.wiring import end_name
+from lumion_hw.joined.benches import BenchCircuits
+from lumion_hw.joined.file import MeshFibre
+
+
+@dataclass(frozen=True)
+class LinkStatus:
+    """One circuit over several meshes.
+
+    Attributes:
+        name: Name of the circuit, such as ``rack0:sfp-a:rack1:sfp-b``; an end that is missing is a port.
+        segments: Bench and name of each active segment, in the order of the light.
+        margin_db: Margin at the receiver when it was last measured; ``None`` if unknown.
+        problems: Missing segments, and warnings of the benches; empty if the circuit is complete.
+    """
+
+    name: str
+    segments: tuple[tuple[str, str], ...]
+    margin_db: float | None
+    problems: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Return the status as a JSON document."""
+        return {
+            "circuit": self.name,
+            "segments": [f"{bench}: {name}" for bench, name in self.segments],
+            "margin_db": self.margin_db,
+            "problems": list(self.problems),
+        }
+
+
+def link_statuses(fibres: Sequence[MeshFibre], benches: Mapping[str, BenchCircuits | str]) -> list[LinkStatus]:
+    """Return all circuits that cross a fibre between meshes.
+
+    Args:
+        fibres: All fibres.
+        benches: The circuits of each bench, or the reason why it does not answer.
+    """
+    segments = {
+        (bench, str(document["circuit"]).split(":")[0]): document
+        for bench, state in benches.items()
+        if isinstance(state, BenchCircuits)
+        for document in state.circuits
+    }
+    into = {(fibre.end.bench, end_name(fibre.end.port)): fibre for fibre in fibres}
+    out_of = {(fibre.start.bench, end_name(fibre.start.port)): fibre for fibre in fibres}
+    reached = {
+        (out_of[bench, target].end.bench, end_name(out_of[bench, target].end.port))
+        for bench, target in ((bench, _target(document)) for (bench, _), document in segments.items())
+        if (bench, target) in out_of
+    }
+    links = []
+    for bench, source in segments:
+        # A circuit begins at a module, or at a fibre into which no active segment sends.
+        if (bench, source) not in into or (bench, source) not in reached:
+            link = _link(bench, source, segments, into, out_of, benches)
+            if len(link.segments) > 1 or link.problems:
+                links.append(link)
+    return links
+
+
+def _link(
+    bench: str,
+    source: str,
+    segments: Mapping[tuple[str, str], Mapping[str, Any]],
+    into: Mapping[tuple[str, str], MeshFibre],
+    out_of: Mapping[tuple[str, str], MeshFibre],
+    benches: Mapping[str, BenchCircuits | str],
+) -> LinkStatus:
+    problems = []
+    if (bench, source) in into:
+        fibre = into[bench, source]
+        problems.append(_missing(fibre.start.bench, f"to {end_name(fibre.start.port)}", benches))
+    chain, first, end, margin_db = [], f"{bench}:{source}", f"{bench}:{source}", None
+    while (document := segments.get((bench, source))) is not None:
+        target = _target(document)
+        chain.append((bench, str(document["circuit"])))
+        problems += [f"{bench}: {mark}" for mark in document["marks"]]
+        end, margin_db = f"{bench}:{target}", document["margin_db"]
+        if (bench, target) not in out_of:
+            break
+        margin_db = None
+        fibre = out_of[bench, target]
+        bench, source = fibre.end.bench, end_name(fibre.end.port)
+        if (bench, source) not in segments:
+            problems.append(_missing(bench, f"from {source}", benches))
+    return LinkStatus(f"{first}:{end}", tuple(chain), margin_db, tuple(problems))
+
+
+def _missing(bench: str, where: str, benches: Mapping[str, BenchCircuits | str]) -> str:
+    state = benches.get(bench)
+    if isinstance(state, str):
+        return f"bench {bench} does not answer: {state}"
+    return f"bench {bench} has no segment {where}"
+
+
+def _target(document: Mapping[str, Any]) -> str:
+    return str(document["circuit"]).split(":")[1]
+
+
+def segments_by_bench(links: Sequence[LinkStatus]) -> dict[str, tuple[str, ...]]:
+    """Return the names of the segments on each bench, sending benches first."""
+    result: dict[str, tuple[str, ...]] = {}
+    for bench, name in _in_order(links):
+        result[bench] = (*result.get(bench, ()), name)
+    return result
+
+
+def _in_order(links: Sequence[LinkStatus]) -> Iterator[tuple[str, str]]:
+    for stage in range(max((len(link.segments) for link in links), default=0)):
+        for link in links:
+            if len(link.segments) > stage:
+                yield link.segments[stage]
