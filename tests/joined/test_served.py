@@ -15,7 +15,8 @@ import pytest
 from lumion_hw.joined import load_joined
 from tests.waiting import PATIENCE_S, Bound
 
-pytestmark = pytest.mark.long
+# Five servers at a time keep two cores busy for minutes.
+pytestmark = [pytest.mark.long, pytest.mark.campaign]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "four_racks"
 SEED = 7
