@@ -5,7 +5,7 @@ import { byId, circuitMark, circuitStyle, duration, element, parent, setAge, set
 import { Curves, loadCurves, rangeButtons } from "/curves.js";
 
 const lines = new Map();
-let curves = null, styles = "", axis = "";
+let curves = null, styles = "", axis = "", ended = [];
 
 export function drawCircuits() {
   const circuits = known.circuits, names = new Set(circuits.map((each) => each.name));
@@ -83,14 +83,26 @@ function fill(line, circuit, top) {
 
 async function loadMargins(query) {
   const document = await loadCurves("/margins", query);
-  return document && { time_s: document.time_s, low: document.margin_db, high: document.margin_db };
+  if (document === null) return null;
+  drawLegend(Object.keys(document.margin_db));
+  return { time_s: document.time_s, low: document.margin_db, high: document.margin_db };
 }
+
+function drawLegend(names) {
+  const active = new Set(known.circuits.map((each) => each.name));
+  ended = names.filter((name) => !active.has(name));
+  const entries = [...names.filter((name) => active.has(name)), ...ended].map((name) =>
+    parent("span", "legend", circuitMark(name, marginStyle(name)), active.has(name) ? " " : " ended: ", element("span", "name", name)));
+  byId("margin-legend").replaceChildren(...entries);
+}
+
+const marginStyle = (name) => circuitStyle(name, ended);
 
 function drawMargins() {
   if (curves === null) {
     const place = element("div");
     byId("margin-curves").replaceChildren(rangeButtons(), place);
-    curves = new Curves(place, { label: "Margins of the circuits", unit: "dB", limit: 0, load: loadMargins, style: circuitStyle });
+    curves = new Curves(place, { label: "Margins of the circuits", unit: "dB", limit: 0, load: loadMargins, style: marginStyle });
     curves.load();
   }
   const now = known.circuits.map((each) => each.name).join();

@@ -115,16 +115,17 @@ export function refreshAges() { for (const place of document.getElementsByClassN
 
 // -- pictures ----------------------------------------------------------------------------------------------------------
 
-/** Return class and dashes of a circuit, as in the picture of the mesh. */
-export function circuitStyle(name) {
+/** Return class and dashes of a circuit, as in the picture of the mesh; the circuits in `ended` are grey, each with its own dashes. */
+export function circuitStyle(name, ended = []) {
   const path = known.paths.findIndex((each) => each.circuit === name);
   const index = path < 0 ? known.circuits.findIndex((each) => each.name === name) : path;
-  return index < 0 ? { class: "circuit-gone" } : { class: `circuit-${index % N_COLOURS}`, "stroke-dasharray": DASHES[index % DASHES.length] };
+  const dashes = DASHES[Math.max(ended.indexOf(name), 0) % DASHES.length];
+  return index < 0 ? { class: "circuit-gone", "stroke-dasharray": dashes } : { class: `circuit-${index % N_COLOURS}`, "stroke-dasharray": DASHES[index % DASHES.length] };
 }
 
-export function circuitMark(name) {
+export function circuitMark(name, style = circuitStyle(name)) {
   const mark = svgElement("svg", { width: 26, height: 8, viewBox: "0 0 26 8", "aria-hidden": "true" });
-  mark.append(svgElement("path", { d: "M0 4H26", "stroke-width": 3.5, ...circuitStyle(name) }));
+  mark.append(svgElement("path", { d: "M0 4H26", "stroke-width": 3.5, ...style }));
   return mark;
 }
 

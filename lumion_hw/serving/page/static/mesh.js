@@ -52,7 +52,7 @@ function summarize() {
   const mesh = known.mesh, used = new Set(known.paths.flatMap((path) => path.pucs)).size;
   const heat = mesh.heat_mw.reduce((sum, each) => sum + each, 0);
   const dead = mesh.dead.length ? `, ${mesh.dead.length} dead` : "";
-  const facts = `${mesh.heat_mw.length} PUCs: ${used} on circuits, ${mesh.parked.length} parked${dead} · ${heat.toFixed(1)} mW of heat · age `;
+  const facts = `${mesh.heat_mw.length} PUCs: ${used} on circuits, ${mesh.parked.length} parked (unused)${dead} · heaters use ${heat.toFixed(1)} mW in total · age `;
   setText(byId("mesh-summary"), facts);
   if (chosen !== null) describeChosen();
 }
