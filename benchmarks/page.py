@@ -220,7 +220,7 @@ def in_chromium(measured: Measured, seconds: float) -> str:
 
 
 PICTURES = (
-    ("page.png", "", 1440, 1180, "light"),
+    ("page.png", "", 1440, 1400, "light"),
     ("page-dark.png", "", 1440, 900, "dark"),
     ("page-device.png", "#device/sfp-s1n0", 1440, 900, "dark"),
     ("page-phone.png", "", 390, 844, "light"),

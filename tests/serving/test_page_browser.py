@@ -328,12 +328,14 @@ def test_alarms_of_a_module_with_one_cause_are_one_line(staged) -> None:
             for quantity, alarm in (("tx_power_dbm", "dark"), ("prefec_ber", "no signal")):
                 name = f"{device}.{quantity}.{lane}"
                 points[name] = Point(name, None, "", time_s=NOW_S, severity=AlarmSeverity.MINOR, alarm=alarm)
-    staged.owner.publish(points=points)
+    alone = Point("sfp-a.rx_power_dbm", 1.5, "dBm", time_s=NOW_S, severity=AlarmSeverity.MINOR, alarm="near overload")
+    staged.owner.publish(points=points | {alone.name: alone})
     staged.driver.get(staged.server.address)
     until(lambda: "sfp-a no light (6 readings)" in staged.text("#alarm-list"), 30.0)
     assert "MINOR sfp-b no light (3 readings)" in staged.text("#alarm-list")
+    assert "MINOR sfp-a rx power near overload" in staged.text("#alarm-list")
     script = "return document.querySelectorAll('#alarm-list li').length"
-    assert staged.driver.execute_script(script) == 4  # with the silent sfp-c and the circuit of a_state()
+    assert staged.driver.execute_script(script) == 5  # with the silent sfp-c and the circuit of a_state()
 
 
 def test_the_page_is_read_by_keyboard_and_by_screen_readers(staged) -> None:
@@ -463,6 +465,10 @@ def test_a_scan_shows_its_curve_while_it_runs(staged) -> None:
     grown = replace(curve, readings={"meter0.power.1": (1e-3, 1e-6, 1e-5, None)})
     staged.owner.publish(job=replace(job, done=3, curve=grown))
     until(lambda: "3 of 4 points" in staged.driver.execute_script(label), 30.0)
+    width = "return Number(document.querySelector('#job-curve svg').getAttribute('width'))"
+    wide = staged.driver.execute_script(width)
+    staged.driver.execute_script("document.getElementById('job').style.width = '400px'")
+    until(lambda: staged.driver.execute_script(width) < min(wide, 400), 30.0)
     assert complaints(staged.driver) == []
 
 

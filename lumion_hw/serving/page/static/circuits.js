@@ -44,12 +44,12 @@ function lineOf(name) {
   const part = (kind) => element("span", kind);
   line = {
     mark: part("mark"), bar: part("bar"), limit: part("limit-zone"), filled: part("filled"), best: part("best"), overload: part("overload"),
-    margin: part("margin number"), state: part("state"), note: part("note aside"), age: part("age"),
+    margin: part("margin number"), state: part("state"), note: part("note aside"), age: part("age"), ago: element("span", "aside", " ago"),
   };
   line.bar.setAttribute("aria-hidden", "true");
   line.bar.append(line.filled, line.limit, line.best, line.overload);
   const title = parent("span", "title", line.mark, element("span", "name", name));
-  const about = parent("span", "about", line.state, " ", line.note, element("span", "aside", " · measured "), line.age);
+  const about = parent("span", "about", line.state, " ", line.note, element("span", "aside", " · measured "), line.age, line.ago);
   line.row = parent("li", "circuit", title, line.bar, line.margin, about);
   byId("circuit-rows").append(line.row);
   lines.set(name, line);
@@ -79,6 +79,7 @@ function fill(line, circuit, top) {
   if (circuit.ends_s !== null) notes.push(`lease ${duration(circuit.ends_s - serverNow())}`);
   setText(line.note, notes.join(" · "));
   setAge(line.age, circuit.seen_s, circuit.unseen);
+  line.ago.hidden = circuit.seen_s === null;
 }
 
 async function loadMargins(query) {

@@ -58,6 +58,11 @@ export function withUnit(value, unit) {
   return unit && unit !== "1" ? `${text} ${unit}` : text;
 }
 
+export const MEASURED = ".measured"; // ending of a reading if a setting has the same name
+
+/** Return the words for a reading or setting, from its name without the device. */
+export const quantity = (name) => name.replace(MEASURED, "").replace(/_(dbm|c|v|ma|w|nm|db|thz|s|ps)(?=\.|$)/, "").replaceAll("_", " ");
+
 export function dbm(watts) { return 10 * Math.log10(watts * 1000); }
 
 export function duration(seconds) {
