@@ -4,6 +4,7 @@ import { known, serverNow } from "/live.js";
 import { byId, circuitMark, circuitStyle, duration, element, parent, setAge, setText, show } from "/format.js";
 import { Curves, loadCurves, rangeButtons } from "/curves.js";
 
+const LEGEND_MARK = 48; // px, so that all dashes are seen: grey lines differ by them alone
 const lines = new Map();
 let curves = null, styles = "", axis = "", ended = [];
 
@@ -93,7 +94,7 @@ function drawLegend(names) {
   const active = new Set(known.circuits.map((each) => each.name));
   ended = names.filter((name) => !active.has(name));
   const entries = [...names.filter((name) => active.has(name)), ...ended].map((name) =>
-    parent("span", "legend", circuitMark(name, marginStyle(name)), active.has(name) ? " " : " ended: ", element("span", "name", name)));
+    parent("span", "legend", circuitMark(name, marginStyle(name), LEGEND_MARK), active.has(name) ? " " : " ended: ", element("span", "name", name)));
   byId("margin-legend").replaceChildren(...entries);
 }
 

@@ -128,9 +128,9 @@ export function circuitStyle(name, ended = []) {
   return index < 0 ? { class: "circuit-gone", "stroke-dasharray": dashes } : { class: `circuit-${index % N_COLOURS}`, "stroke-dasharray": DASHES[index % DASHES.length] };
 }
 
-export function circuitMark(name, style = circuitStyle(name)) {
-  const mark = svgElement("svg", { width: 26, height: 8, viewBox: "0 0 26 8", "aria-hidden": "true" });
-  mark.append(svgElement("path", { d: "M0 4H26", "stroke-width": 3.5, ...style }));
+export function circuitMark(name, style = circuitStyle(name), width = 26) {
+  const mark = svgElement("svg", { width, height: 8, viewBox: `0 0 ${width} 8`, "aria-hidden": "true" });
+  mark.append(svgElement("path", { d: `M0 4H${width}`, "stroke-width": 3.5, ...style }));
   return mark;
 }
 
