@@ -9,12 +9,14 @@ to the same process without a page. Pages are sockets that read everything; with
 real page is opened as well.
 
 The pictures are for the documentation: the emulated built-in bench, served with its record, a minute after one server
-was replaced. `lumion-calibrate run lumion-prototype --emulate --out RECORD` makes the record.
+was replaced, and a minute after the start of a calibration. `lumion-calibrate run lumion-prototype --emulate --out
+RECORD` makes the record.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import http.client
 import itertools
@@ -26,6 +28,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -220,7 +223,7 @@ def in_chromium(measured: Measured, seconds: float) -> str:
 
 
 PICTURES = (
-    ("page.png", "", 1440, 1180, "light"),
+    ("page.png", "", 1440, 1400, "light"),
     ("page-dark.png", "", 1440, 900, "dark"),
     ("page-device.png", "#device/sfp-s1n0", 1440, 900, "dark"),
     ("page-phone.png", "", 390, 844, "light"),
@@ -229,14 +232,33 @@ PICTURES = (
 
 
 def pictures(record: Path, folder: Path, after_s: float) -> None:
-    """Draw the page of the built-in bench after a recovery; report stale values and silent devices."""
+    """Draw the page of the built-in bench after a recovery and in a calibration; report what is wrong with them."""
+    with served("--record", str(record)) as (address, value, call):
+        while value("health:keeps") != "fabric":
+            time.sleep(0.5)
+        time.sleep(after_s)
+        call("lease:take", owner="ada", for_s="600")
+        call("fail", unit="server0", because="power supply pulled")
+        time.sleep(after_s)
+        for name, part, width, height, theme in PICTURES:
+            photograph(address + part, folder / name, width, height, theme)
+    with served("--no-fabric") as (address, _, call):
+        call("lease:take", owner="ada", for_s="600")
+        threading.Thread(target=call, args=("calibrate",), daemon=True).start()  # it returns at the end
+        time.sleep(after_s)
+        photograph(address, folder / "page-calibration.png", 1440, 900, "dark")
+
+
+@contextlib.contextmanager
+def served(*options: str) -> Iterator[tuple[str, Callable[[str], Any], Callable[..., Any]]]:
+    """Serve the emulated built-in bench; yield its page, a function that reads a value, and one that calls."""
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from p4p.client.thread import Context
     from p4p.nt import NTURI
 
     from lumion_hw.remote.pv_names import client_conf, parse_address
 
-    command = [sys.executable, "-m", "lumion_hw.cli", "serve", BENCH, "--emulate", "--record", str(record), "--json"]
+    command = [sys.executable, "-m", "lumion_hw.cli", "serve", BENCH, "--emulate", "--json", *options]
     command += ["--pva", "--pva-port", "0", "--page", "--page-port", "0", "--page-writes"]
     with (
         tempfile.TemporaryDirectory() as state,
@@ -244,22 +266,17 @@ def pictures(record: Path, folder: Path, after_s: float) -> None:
     ):
         try:
             assert process.stdout is not None
-            served = json.loads(process.stdout.readline())
-            context = Context("pva", conf=client_conf(*parse_address(served["pva"])), useenv=False)
+            addresses = json.loads(process.stdout.readline())
+            with Context("pva", conf=client_conf(*parse_address(addresses["pva"])), useenv=False) as context:
 
-            def rpc(name: str, **arguments: str) -> None:
-                uri = NTURI([(key, "s") for key in arguments])
-                context.rpc(f"{BENCH}:{name}", uri.wrap(name, kws=arguments), timeout=300.0)
+                def value(name: str) -> Any:
+                    return getattr(context.get(f"{BENCH}:{name}"), "raw", {}).get("value")
 
-            while getattr(context.get(f"{BENCH}:health:keeps"), "raw", {}).get("value") != "fabric":
-                time.sleep(0.5)
-            time.sleep(after_s)
-            rpc("lease:take", owner="ada", for_s="600")
-            rpc("fail", unit="server0", because="power supply pulled")
-            time.sleep(after_s)
-            for name, part, width, height, theme in PICTURES:
-                photograph(served["page"] + part, folder / name, width, height, theme)
-            context.close()
+                def call(name: str, **arguments: str) -> Any:
+                    uri = NTURI([(key, "s") for key in arguments])
+                    return context.rpc(f"{BENCH}:{name}", uri.wrap(name, kws=arguments), timeout=300.0)
+
+                yield addresses["page"], value, call
         finally:
             process.terminate()
 

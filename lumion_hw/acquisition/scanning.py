@@ -172,8 +172,7 @@ def scan(
         LumionError: A device or the disk failed; the message gives the journal and the number of saved points.
     """
     prepared = prepare_scan(bench, sweep, readings, snake=snake, by_hand=by_hand, keep_meters=keep_meters)
-    target = _target(out, resume)
-    view = NotebookView() if live is True else live or None
+    target, view = _target(out, resume), NotebookView() if live is True else live or None
     with _claimed(prepared), _folder(target) as journal_path:
         snapshot = take_snapshot(bench, ("*", *prepared.swept))
         header = _header(prepared, snapshot, bench_file, record)
@@ -182,12 +181,13 @@ def scan(
         live_scan = None if view is None else LiveScan(header, view)
         with _resumable(journal_path, header, resume) as journal, _settings_restored(prepared, snapshot, leave):
             _Scanning(prepared, journal, progress, live_scan).run()
-        if live_scan is not None:
-            live_scan.show()
-        return _finished(journal_path, target)
+        return _finished(journal_path, target, live_scan)
 
 
-def _finished(journal_path: Path, target: Path | None) -> ScanData:
+def _finished(journal_path: Path, target: Path | None, live_scan: LiveScan | None) -> ScanData:
+    """Show the complete scan, and convert its journal to the file."""
+    if live_scan is not None:
+        live_scan.show()
     data = ScanData.of(*read_table(journal_path))
     if target is not None:
         write_hdf5(journal_path, target)

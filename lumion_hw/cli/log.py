@@ -66,7 +66,6 @@ def log(
     """
     from lumion_hw.acquisition.columns import Reader
     from lumion_hw.acquisition.hdf5 import write_hdf5
-    from lumion_hw.acquisition.recorder import record as record_rows
     from lumion_hw.files.hdf5 import require_hdf5
     from lumion_hw.files.writing import check_target
 
@@ -82,31 +81,41 @@ def log(
             return
         header = _header(bench, reader, bench_file, rate, n_rows, record)
         with _journal(journal_path, header, resume) as journal:
-            finished = [0]
-            with progress(journal.header.n_rows, "rows") as bar:
-
-                def advance(acknowledged: int) -> None:
-                    bar.update(acknowledged - finished[0])
-                    finished[0] = acknowledged
-
-                advance(journal.acknowledged)
-                recording = record_rows(reader, journal, bench.clock, progress=advance)
-    rows = write_hdf5(journal_path, out)
+            recording = _record(bench, reader, journal)
+    n_written = write_hdf5(journal_path, out)
     journal_path.unlink()
+    _report(recording, reader, out, n_written, rate, as_json)
+    if recording.failed:
+        context.exit(LumionError.exit_code)
+
+
+def _record(bench: Bench, reader: Reader, journal: LogJournal) -> Recording:
+    """Record the remaining rows, with a progress bar."""
+    from lumion_hw.acquisition.recorder import record as record_rows
+
+    with progress(journal.header.n_rows, "rows") as bar:
+
+        def advance(acknowledged: int) -> None:
+            bar.update(acknowledged - bar.pos)
+
+        advance(journal.acknowledged)
+        return record_rows(reader, journal, bench.clock, progress=advance)
+
+
+def _report(recording: Recording, reader: Reader, out: Path, n_written: int, rate: float, as_json: bool) -> None:
     if recording.missed:
         note(f"{recording.missed} rows were skipped, because reading took longer than {1.0 / rate:g} s")
-    document = {"file": str(out), "rows": rows, "missed": recording.missed, "failed_values": recording.failed}
+    document = {"file": str(out), "rows": n_written, "missed": recording.missed, "failed_values": recording.failed}
     if as_json:
         without_signal = {name: state.name for name, state in recording.without_signal.items()}
         names = [column.name for column in reader.columns]
         echo_json(document | {"channels": names, "without_signal": without_signal})
     else:
-        echo_text(f"{out}: {rows} rows of {len(reader.columns)} channels")
+        echo_text(f"{out}: {n_written} rows of {len(reader.columns)} channels")
     if recording.without_signal:
         note(_without_signal_text(recording, len(reader.columns)))
     if recording.failed:
         note(f"{recording.failed} values could not be read; the file contains NaN with state 4 (failed) for them.")
-        context.exit(LumionError.exit_code)
 
 
 def _without_signal_text(recording: Recording, n_columns: int) -> str:

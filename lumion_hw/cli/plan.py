@@ -11,7 +11,7 @@ import click
 from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number, count_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
-from lumion_hw.cli.common.outputs import force_option, out_option
+from lumion_hw.cli.common.outputs import force_option, plot_option
 from lumion_hw.cli.plan_joined import joined
 from lumion_hw.cli.plan_networks import bandwidth, power
 
@@ -149,7 +149,7 @@ def _fleet(racks: int, per_rack: int, per_server: int, spares: int, spare_racks:
     is_flag=True,
     help="Assume that spares fail as often as single accelerators; by default spares never fail.",
 )
-@out_option("Figure of the shortage probability to write: .png, .svg or .pdf.", "--plot")
+@plot_option("the shortage probability")
 @force_option
 @json_option
 def spares(
@@ -230,7 +230,7 @@ def spares(
     help="Service level: required probability that the reserved spares suffice, 0 to 1.",
 )
 @_simulation_options
-@out_option("Figure of the costs to write: .png, .svg or .pdf.", "--plot")
+@plot_option("the costs")
 @force_option
 @json_option
 def compare(
@@ -360,7 +360,7 @@ def _print_policies(result: Overprovisioning, level: float) -> None:
     help="Accelerators that count as cost: stranded (healthy but out of service), idle spares, failed ones, or sums.",
 )
 @_simulation_options
-@out_option("Figure of the map to write: .png, .svg or .pdf.", "--plot")
+@plot_option("the map")
 @force_option
 @json_option
 def map_(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Sequence
 
-    from lumion_hw.planning import Assumption, BandwidthResult
+    from pydantic import BaseModel
+
+    from lumion_hw.planning import BandwidthResult, PowerFileModel, PowerRow
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False))
 
@@ -24,17 +26,32 @@ def bandwidth(file: str, as_json: bool) -> None:
 
     FILE states the job, the fabrics and the published gains. Example: examples/replaced_accelerator.yaml.
     """
-    from lumion_hw.planning import assumptions_of, compare_bandwidth, load_bandwidth_file
+    from lumion_hw.planning import compare_bandwidth, load_bandwidth_file
 
     model = load_bandwidth_file(file)
     result = compare_bandwidth(model)
+    _print_result(model, {"result": result}, lambda: _print_bandwidth(result), as_json)
+
+
+def _print_result(model: BaseModel, document: dict[str, Any], print_tables: Callable[[], None], as_json: bool) -> None:
+    """Print a result, and the numbers of the file that it rests on."""
+    from lumion_hw.planning import assumptions_of
+
     assumptions = assumptions_of(model)
     if as_json:
-        echo_json({"result": result, "assumptions": assumptions})
+        echo_json(document | {"assumptions": assumptions})
         return
+    print_tables()
+    echo_table(
+        "Numbers of the file",
+        ("name", "value", "source"),
+        [(assumption.name, f"{assumption.value:g}", assumption.source) for assumption in assumptions],
+    )
+
+
+def _print_bandwidth(result: BandwidthResult) -> None:
     _print_steps(result)
     _print_gains(result)
-    _print_assumptions(assumptions)
 
 
 def _print_steps(result: BandwidthResult) -> None:
@@ -123,13 +140,15 @@ def power(file: str, as_json: bool) -> None:
 
     FILE states the switches, the transceivers and the published ratio. Example: examples/rail_power.yaml.
     """
-    from lumion_hw.planning import assumptions_of, compare_power, load_power_file
+    from lumion_hw.planning import compare_power, load_power_file
 
     model = load_power_file(file)
-    rows, assumptions = compare_power(model), assumptions_of(model)
-    if as_json:
-        echo_json({"published": model.published.ratio.value, "rows": rows, "assumptions": assumptions})
-        return
+    rows = compare_power(model)
+    document = {"published": model.published.ratio.value, "rows": rows}
+    _print_result(model, document, lambda: _print_power(model, rows), as_json)
+
+
+def _print_power(model: PowerFileModel, rows: Sequence[PowerRow]) -> None:
     echo_table(
         f"{model.title}: power per accelerator port, published ratio {model.published.ratio.value:g}",
         (
@@ -148,13 +167,4 @@ def power(file: str, as_json: bool) -> None:
     echo_text(
         "ratio: packet over circuit network without the transceivers at the accelerators; largest possible: with these "
         "transceivers, if circuit switches took no power.\n"
-    )
-    _print_assumptions(assumptions)
-
-
-def _print_assumptions(assumptions: Iterable[Assumption]) -> None:
-    echo_table(
-        "Numbers of the file",
-        ("name", "value", "source"),
-        [(assumption.name, f"{assumption.value:g}", assumption.source) for assumption in assumptions],
     )

@@ -139,8 +139,7 @@ def scan(
     how = {"snake": snake, "by_hand": by_hand, "keep_meters": keep_meters}
     with locked_bench(bench_file, devices, "lumion scan", as_json, lock_arguments) as (bench, active_circuits):
         prepared = prepare_scan(bench, dict(swept), readings, **how)
-        _note_dark_sources(prepared)
-        _note_blocked_light(prepared)
+        _note_missing_light(prepared)
         if dry_run:
             _show_plan(prepared, as_json)
             return
@@ -159,11 +158,8 @@ def scan(
                 resume=resume,
                 **how,
             )
-    if figure is not None:
-        data.plot(target=figure)
     _report(data, out, figure, as_json)
     if data.n_failed:
-        note(f"{data.n_failed} readings failed; the file contains NaN with state 4 (failed) for them.")
         context.exit(LumionError.exit_code)
 
 
@@ -195,6 +191,11 @@ def _check_no_duplicates(swept: Sequence[tuple[str, list[Any]]]) -> list[str]:
     if doubled := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"{doubled} is listed twice", hint="Give one --set with all its values.")
     return names
+
+
+def _note_missing_light(prepared: PreparedScan) -> None:
+    _note_dark_sources(prepared)
+    _note_blocked_light(prepared)
 
 
 def _note_dark_sources(prepared: PreparedScan) -> None:
@@ -345,12 +346,17 @@ def _counts(n_points: int, n_readings: int) -> str:
 
 
 def _report(data: ScanData, out: Path, figure: Path | None, as_json: bool) -> None:
+    """Draw the figure, if any, and print the result."""
+    if figure is not None:
+        data.plot(target=figure)
     if as_json:
         document = {"file": str(out), "points": data.n_read, "readings": list(data.value)}
         document |= {"swept": [setting.name for setting in data.plan.settings], "failed_readings": data.n_failed}
         document |= {"by_instrument": int(data.by_instrument.sum())}
         echo_json(document | ({"picture": str(figure)} if figure else {}))
-        return
-    echo_text(f"{out}: {_counts(data.n_read, len(data.value))}")
-    if figure is not None:
-        echo_text(f"{figure}: figure")
+    else:
+        echo_text(f"{out}: {_counts(data.n_read, len(data.value))}")
+        if figure is not None:
+            echo_text(f"{figure}: figure")
+    if data.n_failed:
+        note(f"{data.n_failed} readings failed; the file contains NaN with state 4 (failed) for them.")

@@ -10,7 +10,7 @@ import click
 from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number, count_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
-from lumion_hw.cli.common.outputs import force_option, out_option
+from lumion_hw.cli.common.outputs import force_option, plot_option
 from lumion_hw.cli.common.progress import RunProgress
 from lumion_hw.cli.plan import COUNTED_BY, MIX, SERVER
 
@@ -120,7 +120,7 @@ def place(accelerators: int, topology: Any, busy: str, torus: str, per_server: i
 @SERVER
 @_PORTS
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed; both racks get the same requests.")
-@out_option("Figure of the outcomes to write: .png, .svg or .pdf.", "--plot")
+@plot_option("the outcomes")
 @force_option
 @json_option
 def stream(

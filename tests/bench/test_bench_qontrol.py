@@ -15,17 +15,14 @@ from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.mesh.qontrol.controller import QontrolController
 from lumion_hw.emulator.mesh.qontrol import OPEN
 from lumion_hw.errors import ConfigError, DeviceError, IdentityError, NotSupportedError, OutOfRangeError, VerifyError
+from tests.edited_files import edited as edited_copy
 
 SMALL_QONTROL = Path(__file__).parents[1] / "data" / "small_qontrol.yaml"
 MODULES = "modules: [Q8iv-0001, Q8iv-0002, Q8iv-0003, Q8iv-0004], "
 
 
 def edited(directory: Path, old: str, new: str) -> Path:
-    text = SMALL_QONTROL.read_text()
-    assert text.count(old) == 1
-    path = directory / "edited.yaml"
-    path.write_text(text.replace(old, new))
-    return path
+    return edited_copy(SMALL_QONTROL, directory, (old, new))
 
 
 def mistakes(directory: Path, old: str, new: str) -> str:

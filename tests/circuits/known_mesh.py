@@ -14,6 +14,7 @@ from lumion_hw.circuits import CircuitRequest, PathSetup, PlannedCircuit
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner
 from lumion_hw.testing.known_record import record_of_truth
+from tests.edited_files import edited as edited_copy
 
 __all__ = ["record_of_truth"]  # imported from here by many tests, beside the names of this file
 
@@ -54,11 +55,5 @@ def with_puc(record: CalibrationRecord, number: int, **changes: object) -> Calib
 
 
 def edited(directory: Path, *changes: tuple[str, str]) -> Path:
-    """Return a copy of the small bench file with pieces of text replaced; each must be there exactly once."""
-    text = SMALL.read_text(encoding="utf-8")
-    for old, new in changes:
-        assert text.count(old) == 1, f"{old!r} is there {text.count(old)} times"
-        text = text.replace(old, new)
-    path = directory / "edited.yaml"
-    path.write_text(text, encoding="utf-8")
-    return path
+    """Return a copy of the small bench file with texts replaced."""
+    return edited_copy(SMALL, directory, *changes)

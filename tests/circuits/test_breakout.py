@@ -13,6 +13,7 @@ from lumion_hw.circuits import CircuitRequest
 from lumion_hw.drivers.transponders.qsfp import QsfpTransponder
 from lumion_hw.errors import ConfigError
 from tests.circuits.known_mesh import path_setup
+from tests.edited_files import edited
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dr4_breakout.yaml"
 
@@ -21,15 +22,6 @@ def as_qsfp(profile: str) -> str:
     """Return the text of the example with QSFP modules."""
     text = EXAMPLE.read_text(encoding="utf-8")
     return text.replace("kind: cmis, profile: 400g-dr4", f"kind: qsfp-8636, profile: {profile}")
-
-
-def changed(directory: Path, old: str, new: str) -> Path:
-    """Write the example with one piece of text replaced."""
-    text = EXAMPLE.read_text(encoding="utf-8")
-    assert text.count(old) == 1
-    path = directory / "bench.yaml"
-    path.write_text(text.replace(old, new), encoding="utf-8")
-    return path
 
 
 def test_four_circuits_of_one_module_are_proven_and_one_that_ends_leaves_the_others_untouched() -> None:
@@ -199,7 +191,7 @@ def test_a_lane_is_opened_with_its_module_only() -> None:
 )
 def test_lanes_that_cannot_be_are_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        load(changed(tmp_path, old, new))
+        load(edited(EXAMPLE, tmp_path, (old, new)))
 
 
 def test_a_lane_that_the_module_does_not_have_is_refused() -> None:

@@ -12,6 +12,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.planning import BandwidthFileModel, TorusJob, compare_bandwidth, fabric_steps, load_bandwidth_file
 from lumion_hw.planning.detour import _cycle
 from lumion_hw.planning.stated import DEFAULT, assumptions_of, scaled
+from tests.edited_files import edited
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROTOTYPE = EXAMPLES / "replaced_accelerator.yaml"
@@ -169,15 +170,9 @@ def test_what_does_not_fit_a_torus_is_refused(
     ],
 )
 def test_a_mistake_in_a_file_is_named_with_its_line(tmp_path: Path, old: str, new: str, says: str) -> None:
-    text = PROTOTYPE.read_text(encoding="utf-8")
-    assert old in text
-    path = tmp_path / "wrong.yaml"
-    path.write_text(text.replace(old, new, 1), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"wrong\.yaml") as caught:
-        load_bandwidth_file(path)
-    said = str(caught.value)
-    assert says in said
-    assert "wrong.yaml:" in said
+    with pytest.raises(ConfigError, match=r"replaced_accelerator\.yaml:") as caught:
+        load_bandwidth_file(edited(PROTOTYPE, tmp_path, (old, new)))
+    assert says in str(caught.value)
 
 
 def test_the_file_on_the_page_is_accepted(tmp_path: Path) -> None:
@@ -193,9 +188,7 @@ def test_the_file_on_the_page_is_accepted(tmp_path: Path) -> None:
 
 
 def test_halving_doubling_needs_a_power_of_two(tmp_path: Path) -> None:
-    text = (EXAMPLES / "chip_to_chip.yaml").read_text(encoding="utf-8").replace("accelerators: 64", "accelerators: 48")
-    path = tmp_path / "wrong.yaml"
-    path.write_text(text, encoding="utf-8")
+    path = edited(EXAMPLES / "chip_to_chip.yaml", tmp_path, ("accelerators: 64", "accelerators: 48"))
     with pytest.raises(ConfigError, match="power of two for halving-doubling, found 48"):
         load_bandwidth_file(path)
 

@@ -9,6 +9,7 @@ import pytest
 from lumion_hw.errors import ConfigError
 from lumion_hw.planning import compare_power, load_power_file
 from lumion_hw.planning.network_power import tiers_needed
+from tests.edited_files import edited
 
 RAILS = Path(__file__).parents[2] / "examples" / "rail_power.yaml"
 
@@ -49,10 +50,6 @@ def test_tiers_connect_what_a_folded_clos_network_connects() -> None:
     ],
 )
 def test_a_mistake_in_a_file_is_named_with_its_line(tmp_path: Path, old: str, new: str, says: str) -> None:
-    text = RAILS.read_text(encoding="utf-8")
-    assert old in text
-    path = tmp_path / "wrong.yaml"
-    path.write_text(text.replace(old, new, 1), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"wrong\.yaml:") as caught:
-        load_power_file(path)
+    with pytest.raises(ConfigError, match=r"rail_power\.yaml:") as caught:
+        load_power_file(edited(RAILS, tmp_path, (old, new)))
     assert says in str(caught.value)

@@ -10,7 +10,7 @@ import pytest
 from lumion_hw.fabric import FabricAlarm, JobStatus, UnitStatus
 from lumion_hw.serving.lease import Caller
 from lumion_hw.serving.page.server import PageServer
-from lumion_hw.serving.state import AlarmSeverity, Point, ServedCurve, ServedEvent, ServedJob, ServedMesh
+from lumion_hw.serving.state import AlarmSeverity, MarginSample, Point, ServedCurve, ServedEvent, ServedJob, ServedMesh
 from tests.serving.chromium import browser, complaints, require_chromium
 from tests.serving.page_states import HOSTILE, NOW_S, StagedOwner, a_fabric, a_state
 from tests.serving.serving_bench import Served, serving
@@ -34,6 +34,19 @@ UNNAMED_FIELDS = """
 const named = (field) => field.labels?.length || field.textContent.trim();
 const fields = [...document.querySelectorAll("input, select, button")];
 return fields.filter((field) => !named(field)).map((field) => field.id);
+"""
+UNCOVERED_BESIDE_THE_BAR = """
+const row = document.getElementById("live").getBoundingClientRect(), found = [];
+const heights = [row.top, (row.top + row.bottom) / 2, row.bottom, innerHeight - 1];
+for (let x = 1; x < innerWidth; x += 4) for (const y of heights) {
+  const shown = document.elementFromPoint(x, y);
+  if (!shown.closest("header")) found.push(`${x} ${y} ${shown.tagName} ${shown.id}`);
+}
+return found;
+"""
+DASHES_OF_ENDED = """
+const ended = document.querySelectorAll(`#${arguments[0]} .circuit-gone`);
+return [...ended].map((each) => each.getAttribute("stroke-dasharray"));
 """
 
 
@@ -115,7 +128,7 @@ def rect(seen: Seen, puc: int, attribute: str) -> str:
 def test_states_paths_and_margins_change_after_a_commit(page, served) -> None:
     assert page.text("#headline-text") == "Calibrated, no circuits connected"
     assert not page.is_shown("#circuits"), "an empty section takes room"
-    until(lambda: page.text("#mesh-summary").startswith("15 PUCs: 0 on circuits, 0 parked · "), 30.0)
+    until(lambda: page.text("#mesh-summary").startswith("15 PUCs: 0 on circuits, 0 parked (unused) · heaters"), 30.0)
     cold = rect(page, 0, "class")
     caller = Caller("ada", account="ada@test")
     number = served.owner.lease.take("ada", caller, lasts_s=600.0, bound=False).number
@@ -315,12 +328,14 @@ def test_alarms_of_a_module_with_one_cause_are_one_line(staged) -> None:
             for quantity, alarm in (("tx_power_dbm", "dark"), ("prefec_ber", "no signal")):
                 name = f"{device}.{quantity}.{lane}"
                 points[name] = Point(name, None, "", time_s=NOW_S, severity=AlarmSeverity.MINOR, alarm=alarm)
-    staged.owner.publish(points=points)
+    alone = Point("sfp-a.rx_power_dbm", 1.5, "dBm", time_s=NOW_S, severity=AlarmSeverity.MINOR, alarm="near overload")
+    staged.owner.publish(points=points | {alone.name: alone})
     staged.driver.get(staged.server.address)
     until(lambda: "sfp-a no light (6 readings)" in staged.text("#alarm-list"), 30.0)
     assert "MINOR sfp-b no light (3 readings)" in staged.text("#alarm-list")
+    assert "MINOR sfp-a rx power near overload" in staged.text("#alarm-list")
     script = "return document.querySelectorAll('#alarm-list li').length"
-    assert staged.driver.execute_script(script) == 4  # with the silent sfp-c and the circuit of a_state()
+    assert staged.driver.execute_script(script) == 5  # with the silent sfp-c and the circuit of a_state()
 
 
 def test_the_page_is_read_by_keyboard_and_by_screen_readers(staged) -> None:
@@ -358,8 +373,16 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(tmp_path) -> None:
         width = driver.execute_script("return document.documentElement.scrollWidth")
         picture = tmp_path / "phone.png"
         assert driver.save_screenshot(str(picture))
+        uncovered = driver.execute_script(UNCOVERED_BESIDE_THE_BAR)
+        stop_is_in_sight = driver.execute_script("return document.elementFromPoint(330, 815).id")
+        driver.execute_script("window.scrollTo(0, document.body.scrollHeight)")
+        end_of_page = driver.execute_script("return document.querySelector('footer').getBoundingClientRect().bottom")
+        top_of_bar = driver.execute_script("return document.getElementById('stop').getBoundingClientRect().top")
     assert width <= 390
     assert picture.stat().st_size > 10_000
+    assert uncovered == [], "LIVE and Stop have a row of their own, without text beside or below them"
+    assert stop_is_in_sight == "stop"
+    assert end_of_page <= top_of_bar
 
 
 def test_stop_asks_for_the_token_and_needs_no_lease(page, served) -> None:
@@ -402,6 +425,19 @@ def test_a_device_has_a_page_with_its_readings_their_curves_and_its_settings(sta
     assert complaints(staged.driver) == []
 
 
+def test_the_legend_of_the_margins_names_circuits_that_have_ended(staged) -> None:
+    margins = ({"old:one": 7.0, "old:two": 7.2, "sfp-a:sfp-b": 9.5}, {"sfp-a:sfp-b": 9.4})
+    staged.owner.history = tuple(MarginSample(NOW_S - 40.0 + 2.0 * step, margins[step > 9]) for step in range(20))
+    staged.driver.get(staged.server.address)
+    until(lambda: staged.driver.find_elements("css selector", "#margin-curves .line"), 60.0)
+    legend = "return [...document.querySelectorAll('#margin-legend .legend')].map((each) => each.textContent)"
+    expected = [" sfp-a:sfp-b", " ended: old:one", " ended: old:two"]
+    until(lambda: staged.driver.execute_script(legend) == expected, 30.0)
+    in_legend = staged.driver.execute_script(DASHES_OF_ENDED, "margin-legend")
+    assert len(set(in_legend)) == 2, "two grey lines look alike"
+    until(lambda: staged.driver.execute_script(DASHES_OF_ENDED, "margin-curves") == in_legend, 30.0)
+
+
 def test_a_calibration_shows_its_stages_and_residuals_while_it_runs(staged) -> None:
     job = staged.owner.state.job
     assert job is not None
@@ -429,6 +465,10 @@ def test_a_scan_shows_its_curve_while_it_runs(staged) -> None:
     grown = replace(curve, readings={"meter0.power.1": (1e-3, 1e-6, 1e-5, None)})
     staged.owner.publish(job=replace(job, done=3, curve=grown))
     until(lambda: "3 of 4 points" in staged.driver.execute_script(label), 30.0)
+    width = "return Number(document.querySelector('#job-curve svg').getAttribute('width'))"
+    wide = staged.driver.execute_script(width)
+    staged.driver.execute_script("document.getElementById('job').style.width = '400px'")
+    until(lambda: staged.driver.execute_script(width) < min(wide, 400), 30.0)
     assert complaints(staged.driver) == []
 
 

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -59,12 +59,10 @@ def run_command(
     pucs: str | None,
     circuit: str | None,
     join: str | None,
-    sigma_mrad: float | None,
-    seconds: float | None,
-    settings: int | None,
     wavelengths: tuple[float, ...],
     report_file: Path | None,
     as_json: bool,
+    **limits: Any,
 ) -> int:
     """Measure heater laws, phases, losses and crosstalk of BENCH, and write the calibration record.
 
@@ -89,7 +87,7 @@ def run_command(
         bench.events.write_to(path.with_suffix(".events.jsonl"))
         print_bench_notes(bench.model)
         part, base_record = part_of(bench, pucs, circuit, join), record_to_join(bench, join)
-        goal = [*part_arguments(pucs, circuit, join), *goal_arguments(sigma_mrad, seconds, settings)]
+        goal = [*part_arguments(pucs, circuit, join), *goal_arguments(**limits)]
         command = _command(bench_file, emulate, seed, endpoints, path, wavelengths, goal)
         with _progress_until_stopped(RunProgress(emulate, quiet=as_json), path, command, resumed=resume) as progress:
             record = calibrate(
@@ -101,7 +99,7 @@ def run_command(
                 resume=resume,
                 command=f"{command} --resume" if resume else command,
                 wavelengths_nm=wavelengths,
-                goal=goal_of(sigma_mrad, seconds, settings),
+                goal=goal_of(**limits),
                 find_faults=lambda record: out_of_tolerance(record, tolerance_db),
                 overwrite=overwrite_policy(force),
                 on_plug=operator_of(bench, emulate),

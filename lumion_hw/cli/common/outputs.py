@@ -1,4 +1,4 @@
-"""Options of commands that write files: ``--out`` and ``--force``."""
+"""Options of commands that write files: ``--out``, ``--plot`` and ``--force``."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ def out_option(help_text: str, *names: str, default: str | None = None) -> Calla
     return click.option(
         *(names or ("--out",)), type=NamedFile(), default=default, show_default=has_default, help=help_text
     )
+
+
+def plot_option(content: str) -> Callable[[_Command], _Command]:
+    """Return the option ``--plot`` for a figure of ``content`` to write."""
+    return out_option(f"Figure of {content} to write: .png, .svg or .pdf.", "--plot")
 
 
 def force_option(function: _Command) -> _Command:

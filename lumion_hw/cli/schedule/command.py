@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import DURATION, MAX_COUNT, SEED, Number
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
-from lumion_hw.cli.common.outputs import force_option, out_option
+from lumion_hw.cli.common.outputs import force_option, out_option, plot_option
 from lumion_hw.cli.common.progress import RunProgress
 from lumion_hw.cli.schedule.phases import phases
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule
     from lumion_hw.schedules.schedule import Schedule
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _RANKS = click.IntRange(2, 1024)
 _RATE = Number("bytes/s", 1.0, 1e15)
 _MAX_LISTED_CONFIGURATIONS = 20
@@ -32,7 +32,15 @@ def schedule() -> None:
     """Build and check circuit schedules for collectives, traffic demands and job phases, and calculate their cost."""
 
 
-def _cost_options(function: _Command) -> _Command:
+def _cost_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a cost model, which the command receives as ``model``."""
+
+    @functools.wraps(function)
+    def command(*, rate: float, alpha: float, delta: float, relock: float, hidden: float, **others: Any) -> None:
+        from lumion_hw.schedules.cost import CostModel
+
+        function(model=CostModel(rate, alpha, delta, relock, hidden), **others)
+
     for option in (
         click.option(
             "--hidden",
@@ -51,14 +59,11 @@ def _cost_options(function: _Command) -> _Command:
             "--rate", type=_RATE, default=50e9, show_default=True, help="Data rate of a port in bytes per second."
         ),
     ):
-        function = option(function)
-    return function
+        command = option(command)
+    return command
 
 
-def _model(rate: float, alpha: float, delta: float, relock: float, hidden: float) -> CostModel:
-    from lumion_hw.schedules.cost import CostModel
-
-    return CostModel(rate, alpha, delta, relock, hidden)
+_ranks_if_named = click.option("--ranks", type=_RANKS, help="Number of ranks; needed if a schedule is given by name.")
 
 
 def _make_or_load(name: str, ranks: int | None) -> Schedule:
@@ -115,7 +120,7 @@ def _summary(plan: Schedule) -> dict[str, Any]:
 @click.argument("name")
 @click.option("--ranks", type=_RANKS, required=True, help="Number of ranks.")
 @out_option("JSON file of the schedule to write.")
-@out_option("Figure of the schedule to write: .png, .svg or .pdf.", "--plot")
+@plot_option("the schedule")
 @force_option
 @json_option
 def make(name: str, ranks: int, out: Path | None, plot: Path | None, force: bool, as_json: bool) -> None:
@@ -173,11 +178,11 @@ def verify(file: str, seed: int, as_json: bool) -> None:
 
 @schedule.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME|FILE...")
-@click.option("--ranks", type=_RANKS, help="Number of ranks; needed if a schedule is given by name.")
+@_ranks_if_named
 @click.option(
     "--buffer", "buffer_bytes", type=Number("bytes", 0.0, 1e18), required=True, help="Buffer of each rank, in bytes."
 )
-@out_option("Figure of schedule time against dark time to write: .png, .svg or .pdf.", "--plot")
+@plot_option("schedule time against dark time")
 @force_option
 @click.option(
     "--late",
@@ -194,11 +199,7 @@ def cost(
     plot: Path | None,
     force: bool,
     late: float | None,
-    rate: float,
-    alpha: float,
-    delta: float,
-    relock: float,
-    hidden: float,
+    model: CostModel,
     as_json: bool,
 ) -> None:
     """Calculate how long schedules take, and compare with the best circuit configuration that never changes.
@@ -207,7 +208,6 @@ def cost(
     """
     from lumion_hw.schedules.cost import size_text, time_text
 
-    model = _model(rate, alpha, delta, relock, hidden)
     schedules = [_make_or_load(name, ranks) for name in names]
     if plot is not None:
         from lumion_hw.files.writing import overwrite_policy
@@ -219,8 +219,9 @@ def cost(
         echo_json({"delta_s": model.delta_s, "buffer_bytes": buffer_bytes, "schedules": rows})
         return
     columns = ("time_s", "time_without_delta_s", "static_time_s", "break_even_delta_s", "straggler_late_s")
+    fabric = f"{model.bytes_per_s / 1e9:g} GB/s, {time_text(model.delta_s)} dark time per change"
     echo_table(
-        f"{size_text(buffer_bytes)} per rank, {rate / 1e9:g} GB/s, {time_text(model.delta_s)} dark time per change",
+        f"{size_text(buffer_bytes)} per rank, {fabric}",
         ("schedule", "rounds", "changes", "time", "without dark time", "fixed", "break-even", "straggler delay"),
         [
             [row["name"], row["rounds"], row["programmings"]]
@@ -281,7 +282,7 @@ def _cost_row(plan: Schedule, model: CostModel, buffer_bytes: float, late: float
 @click.option(
     "--duplex", is_flag=True, help="Use only matchings (pairs of ranks, for duplex ports); needs --configurations."
 )
-@out_option("Figure of the served traffic to write: .png, .svg or .pdf.", "--plot")
+@plot_option("the served traffic")
 @force_option
 @click.option(
     "--rest-rate",
@@ -301,11 +302,7 @@ def demand(
     plot: Path | None,
     force: bool,
     fallback_rate: float | None,
-    rate: float,
-    alpha: float,
-    delta: float,
-    relock: float,
-    hidden: float,
+    model: CostModel,
     as_json: bool,
 ) -> None:
     """Convert a traffic matrix of counts (CSV or NPY) to circuit configurations with durations."""
@@ -321,7 +318,6 @@ def demand(
     traffic = demand_from_counts(read_counts(file), bytes_per_count=bytes_per_count, rank_of_column=columns)
     traffic = traffic.reversed() if combine else traffic
     result = birkhoff(traffic) if count is None else bounded(traffic, count, duplex=duplex)
-    model = _model(rate, alpha, delta, relock, hidden)
     if plot is not None:
         from lumion_hw.files.writing import overwrite_policy
         from lumion_hw.schedules.picture import plot_served
@@ -390,7 +386,7 @@ def _print_demand(result: Decomposition, model: CostModel) -> None:
 
 @schedule.command()
 @click.argument("name", metavar="NAME|FILE")
-@click.option("--ranks", type=_RANKS, help="Number of ranks; needed if the schedule is given by name.")
+@_ranks_if_named
 @click.option("--mesh", "layout", default="smartlight", show_default=True, help="Mesh, as for `lumion mesh route`.")
 @click.option("--inputs", metavar="P,P,...", help="Input port of each rank.")
 @click.option("--outputs", metavar="P,P,...", help="Output port of each rank.  [default: the input ports]")

@@ -11,7 +11,7 @@ import click
 from lumion_hw.cli.common.numbers import DURATION, MAX_COUNT
 from lumion_hw.cli.common.opening import bench_options, open_bench
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
-from lumion_hw.cli.common.outputs import force_option, out_option
+from lumion_hw.cli.common.outputs import force_option, out_option, plot_option
 
 if TYPE_CHECKING:
     from lumion_hw.cli.circuits import BenchTarget
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Assumed time a port is dark during a change of circuits, in seconds; measured instead with --run.",
 )
-@out_option("Figure of one iteration to write: .png, .svg or .pdf.", "--plot")
+@plot_option("one iteration")
 @force_option
 @bench_options
 @json_option

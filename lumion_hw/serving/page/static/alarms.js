@@ -1,7 +1,7 @@
 // The headline, and all alarms below it; readings of a device with one cause are one alarm.
 
 import { known, serverNow } from "/live.js";
-import { SEVERITY, byId, duration, element, parent, setText, show } from "/format.js";
+import { SEVERITY, byId, duration, element, parent, quantity, setText, show } from "/format.js";
 
 const SHOWN = 8, MOST_ALIKE = 3, WORDS = ["OK", "ATTENTION", "ALARM", "UNKNOWN"], NO_LIGHT = new Set(["dark", "no signal"]);
 let announced = new Set(), listed = "";
@@ -33,7 +33,8 @@ function pointAlarms(silent) {
   }
   return mergeDevices([...groups].map(([key, members]) => {
     const [severity, device] = JSON.parse(key), whys = new Set(members.map((each) => each[2]));
-    return members.length === 1 ? [...members[0], device] : [severity, device, `${whys.size > 1 ? "no light" : members[0][2]} (${members.length} readings)`, device];
+    const name = members[0][1], words = device === name ? name : `${device} ${quantity(name.slice(device.length + 1))}`;
+    return members.length === 1 ? [severity, words, members[0][2], device] : [severity, device, `${whys.size > 1 ? "no light" : members[0][2]} (${members.length} readings)`, device];
   }));
 }
 

@@ -4,8 +4,9 @@ import { known, serverNow } from "/live.js";
 import { byId, circuitMark, circuitStyle, duration, element, parent, setAge, setText, show } from "/format.js";
 import { Curves, loadCurves, rangeButtons } from "/curves.js";
 
+const LEGEND_MARK = 48; // px, so that all dashes are seen: grey lines differ by them alone
 const lines = new Map();
-let curves = null, styles = "", axis = "";
+let curves = null, styles = "", axis = "", ended = [];
 
 export function drawCircuits() {
   const circuits = known.circuits, names = new Set(circuits.map((each) => each.name));
@@ -44,12 +45,12 @@ function lineOf(name) {
   const part = (kind) => element("span", kind);
   line = {
     mark: part("mark"), bar: part("bar"), limit: part("limit-zone"), filled: part("filled"), best: part("best"), overload: part("overload"),
-    margin: part("margin number"), state: part("state"), note: part("note aside"), age: part("age"),
+    margin: part("margin number"), state: part("state"), note: part("note aside"), age: part("age"), ago: element("span", "aside", " ago"),
   };
   line.bar.setAttribute("aria-hidden", "true");
   line.bar.append(line.filled, line.limit, line.best, line.overload);
   const title = parent("span", "title", line.mark, element("span", "name", name));
-  const about = parent("span", "about", line.state, " ", line.note, element("span", "aside", " · measured "), line.age);
+  const about = parent("span", "about", line.state, " ", line.note, element("span", "aside", " · measured "), line.age, line.ago);
   line.row = parent("li", "circuit", title, line.bar, line.margin, about);
   byId("circuit-rows").append(line.row);
   lines.set(name, line);
@@ -79,18 +80,31 @@ function fill(line, circuit, top) {
   if (circuit.ends_s !== null) notes.push(`lease ${duration(circuit.ends_s - serverNow())}`);
   setText(line.note, notes.join(" · "));
   setAge(line.age, circuit.seen_s, circuit.unseen);
+  line.ago.hidden = circuit.seen_s === null;
 }
 
 async function loadMargins(query) {
   const document = await loadCurves("/margins", query);
-  return document && { time_s: document.time_s, low: document.margin_db, high: document.margin_db };
+  if (document === null) return null;
+  drawLegend(Object.keys(document.margin_db));
+  return { time_s: document.time_s, low: document.margin_db, high: document.margin_db };
 }
+
+function drawLegend(names) {
+  const active = new Set(known.circuits.map((each) => each.name));
+  ended = names.filter((name) => !active.has(name));
+  const entries = [...names.filter((name) => active.has(name)), ...ended].map((name) =>
+    parent("span", "legend", circuitMark(name, marginStyle(name), LEGEND_MARK), active.has(name) ? " " : " ended: ", element("span", "name", name)));
+  byId("margin-legend").replaceChildren(...entries);
+}
+
+const marginStyle = (name) => circuitStyle(name, ended);
 
 function drawMargins() {
   if (curves === null) {
     const place = element("div");
     byId("margin-curves").replaceChildren(rangeButtons(), place);
-    curves = new Curves(place, { label: "Margins of the circuits", unit: "dB", limit: 0, load: loadMargins, style: circuitStyle });
+    curves = new Curves(place, { label: "Margins of the circuits", unit: "dB", limit: 0, load: loadMargins, style: marginStyle });
     curves.load();
   }
   const now = known.circuits.map((each) => each.name).join();

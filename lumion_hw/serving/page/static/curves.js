@@ -3,7 +3,7 @@
 import { serverNow } from "/live.js";
 import { clock, duration, element, number, parent, svgElement } from "/format.js";
 
-const REFRESH_MS = 5000, HEIGHT = 176, LEFT = 46, RIGHT = 10, TOP = 8, BASE = 22, MIN_SPAN_S = 20, GAP_FACTOR = 3, MIN_GAP_S = 7;
+const REFRESH_MS = 5000, HEIGHT = 176, LEFT = 46, RIGHT = 10, TOP = 8, BASE = 22, TICK_WIDTH = 54, MIN_SPAN_S = 20, GAP_FACTOR = 3, MIN_GAP_S = 7;
 const TICKS_S = [5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200];
 const SPANS = [["10 min", 600], ["1 h", 3600], ["all", 0]];
 
@@ -90,7 +90,8 @@ export class Curves {
     }
     for (const time of timeTicks(begin, times.at(-1), inner)) {
       svg.append(svgElement("path", { class: "grid", d: `M${x(time).toFixed(1)} ${TOP}V${HEIGHT - BASE}` }));
-      svg.append(svgElement("text", { class: "tick", x: x(time), y: HEIGHT - 6, "text-anchor": "middle" }, span < 300 ? clock(time) : clock(time).slice(0, 5)));
+      const place = Math.min(x(time), this.width - TICK_WIDTH / 2);
+      svg.append(svgElement("text", { class: "tick", x: place, y: HEIGHT - 6, "text-anchor": "middle" }, span < 300 ? clock(time) : clock(time).slice(0, 5)));
     }
     const gaps = gapStarts(times);
     for (const index of gaps) this.drawGap(svg, x(times[index - 1]), x(times[index]));

@@ -1,13 +1,12 @@
 // All devices in tables by role, polarization with values, and the page of a single device.
 
 import { isStale, known } from "/live.js";
-import { SEVERITY, byId, cell, clock, dbm, duration, element, number, parent, setAge, setText, show, table, withUnit } from "/format.js";
+import { MEASURED, SEVERITY, byId, cell, clock, dbm, duration, element, number, parent, quantity, setAge, setText, show, table, withUnit } from "/format.js";
 import { Curves, dropDetached, loadCurves, rangeButtons } from "/curves.js";
 import { deviceOf } from "/alarms.js";
 import { settingForm } from "/actions.js";
 
 const MOST_IN_ROW = 7, MOST_CURVES = 6, MOST_LISTED = 200;
-const MEASURED = ".measured"; // ending of a reading if a setting has the same name
 const POLARIZATION = ["polarization controller", "optimizer"];
 const ROLES = { module: "Modules", "power meter": "Power meters", laser: "Lasers", "mesh controller": "Mesh controllers", "mesh controlled by states": "Mesh",
   polarimeter: "Polarimeters", "optical amplifier": "Amplifiers", attenuator: "Attenuators", "optical switch": "Switches", "": "Others" };
@@ -21,7 +20,6 @@ const pointsOf = (device) => [...known.points.keys()].filter((name) => deviceOf(
 const isArray = (name) => known.pointKinds.get(name)?.[4] === "array";
 const isSetting = (name) => Boolean(known.pointKinds.get(name)?.[2]);
 const short = (device, name) => name.slice(device.length + 1);
-const quantity = (name) => name.replace(MEASURED, "").replace(/_(dbm|c|v|ma|w|nm|db|thz|s|ps)(?=\.|$)/, "").replaceAll("_", " ");
 
 function link(device) {
   const node = element("a", "name", device);
@@ -169,7 +167,7 @@ function buildPage(name) {
   if (!device) { body.replaceChildren(element("p", "severity-2", `This bench has no device ${name}.`)); return; }
   const points = pointsOf(name), readings = points.filter((point) => !isSetting(point)), settings = points.filter((point) => isSetting(point) && !isArray(point));
   const state = element("span"), age = element("span", "age");
-  const status = parent("p", "condition", state, `  ${device.role || "device"}, kind ${device.kind}${device.feeds ? ", feeds " : ""}`, device.feeds ? link(device.feeds) : "", " ", age);
+  const status = parent("p", "condition", state, `  ${device.role || "device"}, kind ${device.kind}${device.feeds ? ", feeds " : ""}`, device.feeds ? link(device.feeds) : "", " · age ", age);
   Object.assign(status, { device: name, points, state, age });
   const groups = Map.groupBy(readings, (point) => known.pointKinds.get(point)?.[0] ?? "");
   const panels = [...groups].map(([unit, members]) => panel(name, unit, members));

@@ -58,6 +58,11 @@ export function withUnit(value, unit) {
   return unit && unit !== "1" ? `${text} ${unit}` : text;
 }
 
+export const MEASURED = ".measured"; // ending of a reading if a setting has the same name
+
+/** Return the words for a reading or setting, from its name without the device. */
+export const quantity = (name) => name.replace(MEASURED, "").replace(/_(dbm|c|v|ma|w|nm|db|thz|s|ps)(?=\.|$)/, "").replaceAll("_", " ");
+
 export function dbm(watts) { return 10 * Math.log10(watts * 1000); }
 
 export function duration(seconds) {
@@ -115,16 +120,17 @@ export function refreshAges() { for (const place of document.getElementsByClassN
 
 // -- pictures ----------------------------------------------------------------------------------------------------------
 
-/** Return class and dashes of a circuit, as in the picture of the mesh. */
-export function circuitStyle(name) {
+/** Return class and dashes of a circuit, as in the picture of the mesh; the circuits in `ended` are grey, each with its own dashes. */
+export function circuitStyle(name, ended = []) {
   const path = known.paths.findIndex((each) => each.circuit === name);
   const index = path < 0 ? known.circuits.findIndex((each) => each.name === name) : path;
-  return index < 0 ? { class: "circuit-gone" } : { class: `circuit-${index % N_COLOURS}`, "stroke-dasharray": DASHES[index % DASHES.length] };
+  const dashes = DASHES[Math.max(ended.indexOf(name), 0) % DASHES.length];
+  return index < 0 ? { class: "circuit-gone", "stroke-dasharray": dashes } : { class: `circuit-${index % N_COLOURS}`, "stroke-dasharray": DASHES[index % DASHES.length] };
 }
 
-export function circuitMark(name) {
-  const mark = svgElement("svg", { width: 26, height: 8, viewBox: "0 0 26 8", "aria-hidden": "true" });
-  mark.append(svgElement("path", { d: "M0 4H26", "stroke-width": 3.5, ...circuitStyle(name) }));
+export function circuitMark(name, style = circuitStyle(name), width = 26) {
+  const mark = svgElement("svg", { width, height: 8, viewBox: `0 0 ${width} 8`, "aria-hidden": "true" });
+  mark.append(svgElement("path", { d: `M0 4H${width}`, "stroke-width": 3.5, ...style }));
   return mark;
 }
 

@@ -27,9 +27,9 @@ export function drawJob() {
 }
 
 function drawCurve(job) {
-  const place = byId("job-curve");
-  if (curve === job.curve && place.dataset.built === built) return;
-  curve = job.curve; place.dataset.built = built;
+  const place = byId("job-curve"), now = `${built} ${place.clientWidth}`; // the width changes if a phone is turned
+  if (curve === job.curve && place.dataset.drawn === now) return;
+  curve = job.curve; place.dataset.drawn = now;
   place.replaceChildren(...(curve ? scanCurve(curve, place.clientWidth) : []));
 }
 
@@ -43,6 +43,7 @@ function isPast(job) {
 export function drawJobAge() {
   const place = byId("job-time"), job = known.job;
   if (job?.is_over) show("job", !isPast(job));
+  if (place && job) drawCurve(job);
   if (place && job && !job.is_over) setText(place, `for ${duration(serverNow() - job.begun_s)}`);
 }
 

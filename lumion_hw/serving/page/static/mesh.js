@@ -31,7 +31,7 @@ export function drawMesh(changed) {
 
 function paint() {
   const most = Math.max(1e-9, ...known.mesh.heat_mw);
-  setText(byId("heat-most"), `0 to ${most > 1e-6 ? number(most) : "0"} mW; line width shows optical power`);
+  setText(byId("heat-most"), most > 1e-6 ? `0 to ${number(most)} mW; line width shows optical power` : "all heaters are off");
   known.mesh.heat_mw.forEach((heat, puc) => {
     const level = Math.min(N_HEAT - 1, Math.round((most > 1e-6 ? heat / most : 0) * (N_HEAT - 1)));
     if (bodies[puc] && levels[puc] !== level) {
@@ -52,7 +52,7 @@ function summarize() {
   const mesh = known.mesh, used = new Set(known.paths.flatMap((path) => path.pucs)).size;
   const heat = mesh.heat_mw.reduce((sum, each) => sum + each, 0);
   const dead = mesh.dead.length ? `, ${mesh.dead.length} dead` : "";
-  const facts = `${mesh.heat_mw.length} PUCs: ${used} on circuits, ${mesh.parked.length} parked${dead} · ${heat.toFixed(1)} mW of heat · age `;
+  const facts = `${mesh.heat_mw.length} PUCs: ${used} on circuits, ${mesh.parked.length} parked (unused)${dead} · heaters use ${heat.toFixed(1)} mW in total · age `;
   setText(byId("mesh-summary"), facts);
   if (chosen !== null) describeChosen();
 }
@@ -80,6 +80,7 @@ function fillTables() {
     });
     byId("pucs").replaceChildren(...rows);
   }
+  byId("path-details").hidden = !known.paths.length;
   if (byId("path-details").open) {
     const rows = known.paths.map((path) => {
       const powers = path.power_dbm.map((power, hop) =>
