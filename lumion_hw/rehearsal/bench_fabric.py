@@ -23,7 +23,7 @@ from lumion_hw.fabric.detectors.light import Photodiodes
 from lumion_hw.files import AnyPath
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.quantities import w_from_dbm
-from lumion_hw.rehearsal.light import FailureCallback, LightCallback, MilestoneCallback
+from lumion_hw.rehearsal.light import FailureCallback, LightCallback, MilestoneCallback, predecessor_first
 
 _WAIT_S = 60.0
 _POLL_INTERVAL_S = 0.02
@@ -153,7 +153,7 @@ class BenchFabric:
     def _report_light(self) -> None:
         model, world = self._bench.model, self._bench.emulated.world
         owner = {nic: name for name in self.servers for nic in find_unit(model, name).nics}
-        changes: dict[str, str] = {}
+        arrives: dict[str, set[str]] = {}
         for nic, name in owner.items():
             if name in self._down:
                 continue
@@ -162,8 +162,8 @@ class BenchFabric:
             bright = {source for source, power_w in received_w.items() if power_w >= sensitivity_w}
             senders = {owner[source] for source in bright if source in owner} - {name}
             if len(senders) == 1:
-                changes[name] = senders.pop()
-        self._arrives(changes)
+                arrives.setdefault(name, set()).update(senders)
+        self._arrives(predecessor_first(self._manager.members(self._manager.jobs[0]), arrives))
 
     def cut(self, server: str, on_cut: Callable[[], None]) -> None:
         """Cut the power of all modules of a server."""
