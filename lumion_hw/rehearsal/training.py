@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import DeviceError
 from lumion_hw.training.member import RankJob
-from lumion_hw.training.torch_job import TorchJob
+from lumion_hw.training.torch_job import Build, TorchJob, TrainStep
 
 Floats = NDArray[np.float32]
 _CHUNK = 16384
@@ -348,8 +348,8 @@ class RingJob:
 # -- a job in torch ---------------------------------------------------------------------------------------------------
 
 
-def llama(seed: int, *, is_sharded: bool) -> TorchJob:
-    """Return the job of a small Llama-style model with 0.35 M parameters.
+def llama(seed: int, *, is_sharded: bool) -> tuple[Build, TrainStep]:
+    """Return how to build and to train a small Llama-style model with 0.35 M parameters.
 
     Args:
         seed: Random seed of parameters and data.
@@ -386,7 +386,7 @@ def llama(seed: int, *, is_sharded: bool) -> TorchJob:
         loss.backward()
         optimizer.step()
 
-    return TorchJob(build, train_step)
+    return build, train_step
 
 
 _VOCABULARY, _WIDTH, _DEPTH, _HEADS, _LENGTH, _BATCH, _HIDDEN = 256, 96, 2, 4, 24, 2, 256
@@ -437,4 +437,4 @@ def _llama_model_type() -> Any:
 
 def create_job(job: str, seed: int, link: socket.socket | None) -> RankJob:
     """Return the job of one rank: ``torch``, ``sharded`` (torch) or ``numpy``."""
-    return RingJob(seed, link) if job == "numpy" else llama(seed, is_sharded=job == "sharded")
+    return RingJob(seed, link) if job == "numpy" else TorchJob(*llama(seed, is_sharded=job == "sharded"))
