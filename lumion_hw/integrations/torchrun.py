@@ -32,6 +32,7 @@ COORDINATOR, SERVER = "LUMION_COORDINATOR", "LUMION_SERVER"
 JOIN_TIMEOUT_S = 30.0
 """Time in which all ranks must join a new group, in s."""
 _HEARTBEAT_PERIOD_S = 0.05
+_MAX_LINE = 65536
 _MILESTONE = {"rebuild": "group_up", "restore": "state_restored", "go": "first_step"}
 """What all ranks must have reached before a call of the hook succeeds."""
 
@@ -95,6 +96,14 @@ class _Call:
     connection: socket.socket
     event: str
     deadline_s: float
+
+
+@dataclass
+class _Greeting:
+    """A connection before its first line is complete."""
+
+    connection: socket.socket
+    received: bytes = b""
 
 
 @dataclass
@@ -192,7 +201,9 @@ class Coordinator:
         host = self.address[0]
         stores = {server: [host, self._store.port] for server in self._members}
         self._ranks.form(self._members, self._without_state, self._generation, stores, steps=self._steps)
-        _tell("forming", generation=self._generation, members=list(self._members))
+        is_new = self._generation > 1 and self._without_state >= set(self._members)
+        words = "no rank has a state: the job starts again" if is_new else f"members {' '.join(self._members)}"
+        _tell("forming", generation=self._generation, members=list(self._members), words=words)
 
     # -- ranks and hook -----------------------------------------------------------------------------------------------
 
@@ -201,33 +212,54 @@ class Coordinator:
             if isinstance(key.data, Rank):
                 for report in self._ranks.read(key.data):
                     self._note(key.data, report)
-            elif key.fileobj is self._listener:
+            elif isinstance(key.data, _Greeting):
+                self._greet(key.data)
+            else:
                 connection = self._listener.accept()[0]
                 connection.settimeout(1.0)
-                with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                    self._greet(connection)
+                self._ranks.selector.register(connection, selectors.EVENT_READ, _Greeting(connection))
 
-    def _greet(self, connection: socket.socket) -> None:
+    def _greet(self, greeting: _Greeting) -> None:
         """Read the first line of a connection, which says whether this is a rank or the hook."""
-        line = b""
-        while not line.endswith(b"\n"):  # byte by byte: a rank sends heartbeats after it
-            byte = connection.recv(1)
-            if not byte or len(line) > 65536:
-                connection.close()
-                return
-            line += byte
-        document: dict[str, Any] = json.loads(line)
-        if "event" in document:
-            self._call(connection, document)
+        connection = greeting.connection
+        try:
+            data = connection.recv(65536)
+        except OSError:
+            data = b""
+        greeting.received += data
+        line, is_complete, rest = greeting.received.partition(b"\n")
+        if data and not is_complete and len(line) < _MAX_LINE:
             return
-        rank = Rank(str(document["server"]), int(document["index"]), connection)
+        self._ranks.selector.unregister(connection)
+        try:
+            self._welcome(connection, json.loads(line), rest)
+        except (ValueError, KeyError, TypeError):
+            connection.close()
+            _tell("refused", words="a connection that is neither a rank nor the hook was closed")
+
+    def _welcome(self, connection: socket.socket, document: dict[str, Any], rest: bytes) -> None:
+        if "event" in document:
+            failed, members = str(document["failed"]), tuple(map(str, document["members"]))
+            self._call(connection, str(document["event"]), members, failed)
+            return
+        server, index = str(document["server"]), int(document["index"])
+        if not 0 <= index < self._per_server:
+            connection.close()
+            _tell("refused", words=f"{server} has a rank {index}, but the job has {self._per_server} per server")
+            return
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        rank = Rank(server, index, connection)
         self._ranks.add(rank)
+        self._without_state.add(server)  # also when a process of a member was restarted
         _tell("joined", words=f"{rank.name} has connected")
+        for report in self._ranks.take(rank, rest):
+            self._note(rank, report)
 
     def _note(self, rank: Rank, report: dict[str, Any]) -> None:
         kind = report["is"]
-        if kind == "gone":
+        if kind == "gone" and rank.server not in self._members:
+            _tell("gone", words=f"{rank.name} (spare): {report['words']}")
+        elif kind == "gone":
             self._progress.failures[rank.name] = report["words"]
             _tell("gone", words=f"{rank.name}: {report['words']}")
         elif report.get("generation") == self._generation:
@@ -244,14 +276,12 @@ class Coordinator:
                 if len(reached) == len(self._members) * self._per_server:
                     _tell(kind, generation=self._generation, step=report.get("step"))
 
-    def _call(self, connection: socket.socket, document: dict[str, Any]) -> None:
-        event, members = str(document["event"]), tuple(map(str, document["members"]))
+    def _call(self, connection: socket.socket, event: str, members: tuple[str, ...], failed: str) -> None:
         _tell("hook", words=f"hook: {event} {' '.join(members)}")
         self._calls.append(_Call(connection, event, time.monotonic() + JOIN_TIMEOUT_S))
         if event == "stop":
-            self._stop(str(document["failed"]))
+            self._stop(failed)
         elif event == "rebuild":
-            self._without_state |= set(members) - set(self._members)
             self._members, self._is_forming = members, True
             for rank in self._ranks.of(*members):
                 if self._generation:

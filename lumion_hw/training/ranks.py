@@ -116,10 +116,19 @@ class Ranks:
             rank.has_ended = True
             self.selector.unregister(rank.control)
             return [{"is": "gone", "words": "its process has ended"}]
-        rank.contact_s, rank.is_beating = time.monotonic(), True
+        rank.is_beating = True
+        return self.take(rank, data)
+
+    def take(self, rank: Rank, data: bytes) -> list[dict[str, Any]]:
+        """Return the reports in data that a rank has sent."""
+        rank.contact_s = time.monotonic()
         lines = (rank.unread + data).split(b"\n")
         rank.unread = lines.pop()
-        reports = [json.loads(line) for line in lines]
+        try:
+            reports = [json.loads(line) for line in lines]
+        except ValueError:  # no rank of this version
+            self._drop(rank)
+            return [{"is": "gone", "words": "its reports cannot be read"}]
         rank.is_warm |= any(report["is"] == "warm" for report in reports)
         return [report for report in reports if report["is"] != "beat"]
 

@@ -77,7 +77,7 @@ def test_the_hook_makes_the_survivors_leave_and_the_spare_take_the_rank(address:
     a, b, c = (Rank(address, server) for server in "abc")
     for number, rank in enumerate((a, b)):
         order = rank.order()
-        assert (order["do"], order["rank"], order["world"], order["is_new"]) == ("form", number, 2, False)
+        assert (order["do"], order["rank"], order["world"], order["is_new"]) == ("form", number, 2, True)
         rank.train(order)
     call_hook(address, "stop", ["a", "b", "b"])
     assert a.order()["do"] == "leave"
@@ -106,6 +106,39 @@ def test_a_rank_that_never_joins_is_named(
     assert main(["hook", address, "stop", "train", "a", "b", "b"]) == 0
     assert main(["hook", address, "rebuild", "train", "a", "c"]) == 1
     assert capfd.readouterr().err == "rebuild: rank 0 of c did not join within 0 s\n"
+
+
+@needs_torch
+def test_a_connection_that_says_nothing_or_nonsense_stops_nobody(
+    address: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port))), socket.create_connection((host, int(port))) as other:
+        other.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert other.recv(1) == b"", "closed"
+        for rank in [Rank(address, server) for server in "ab"]:
+            assert rank.order()["do"] == "form"
+    assert "neither a rank nor the hook" in capfd.readouterr().out
+
+
+@needs_torch
+def test_a_restarted_process_has_no_state(address: str) -> None:
+    a, b = (Rank(address, server) for server in "ab")
+    for rank in (a, b):
+        rank.train(rank.order())
+    call_hook(address, "stop", ["a", "b", "b"])
+    assert a.order()["do"] == "leave"
+    again = Rank(address, "b")
+    rebuilding = threading.Thread(target=call_hook, args=(address, "rebuild", ["a", "b"]))
+    rebuilding.start()
+    orders = []
+    for rank in (a, again):
+        while (order := rank.order())["do"] == "leave":
+            pass
+        orders.append(order["is_new"])
+        rank.train(order)
+    rebuilding.join(10.0)
+    assert orders == [False, True]
 
 
 @needs_torch
