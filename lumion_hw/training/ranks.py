@@ -144,6 +144,9 @@ class Ranks:
     def failed(self, servers: Iterable[str]) -> tuple[str, str] | None:
         """Return the first of the servers with a failed rank, and what was noticed."""
         now_s = time.monotonic()
+        for key, _ in self.selector.select(0):
+            if isinstance(key.data, Rank):
+                key.data.contact_s = now_s  # the caller was busy, and not the rank silent
         for rank in self.of(*servers):
             problem = rank.problem(now_s)
             if problem is not None:

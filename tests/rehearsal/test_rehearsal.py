@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from lumion_hw.rehearsal.light import ring_light
 from lumion_hw.rehearsal.network import NamespaceNetwork, _routes, reason_without_namespaces
 from lumion_hw.rehearsal.timing import Milestone, table
 from lumion_hw.rehearsal.training import NumpyModel, Trainer
+from lumion_hw.training.ranks import Rank, Ranks
 
 WHY_NOT = reason_without_namespaces()
 namespaces = pytest.mark.skipif(WHY_NOT is not None, reason=f"no namespaces: {WHY_NOT}")
@@ -183,3 +185,21 @@ def test_spans_are_told_over_trials_and_never_as_one_number() -> None:
     milestones.mark("group_up", last="a")
     milestones.mark("group_up", last="b")
     assert [each.last for each in milestones.in_order()] == ["b"], "the last participant counts"
+
+
+def test_a_rank_whose_reports_wait_unread_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr("lumion_hw.training.ranks.time.monotonic", lambda: now_s[0])
+    beat = b'{"is": "beat"}\n'
+    ranks, (own, other) = Ranks(), socket.socketpair()
+    ranks.add(Rank("server0", 0, own))
+    other.sendall(beat)
+    assert ranks.listen(1.0) == []
+    now_s[0] += 10.0  # the supervisor waits for the light of a spare
+    other.sendall(beat)
+    assert ranks.failed(["server0"]) is None
+    assert ranks.listen(1.0) == []
+    now_s[0] += 10.0
+    assert ranks.failed(["server0"]) == ("server0", "no beat for 10000 ms")
+    ranks.close()
+    other.close()
