@@ -188,13 +188,16 @@ class RingGroup:
         in_flight = max(1, _MAX_MESSAGES_IN_FLIGHT // (self.world - 1))
         link.settimeout(0.01)
         early, self._early[:] = list(self._early), []
-        while len(parts) < len(chunks):
+        while waiting or len(parts) < len(chunks):
             if self._is_cut.is_set() or time.monotonic() > deadline_s:
                 raise DeviceError("the connections of the communication group were cut")
             if waiting and len(waiting) > len(chunks) - len(parts) - in_flight:
-                number = waiting.pop(0)
-                link.send(_HEAD.pack(self._generation, first + number, len(chunks[number])) + chunks[number])
-                continue
+                number = waiting[0]
+                # The other end of a busy computer reads late; this rank receives meanwhile.
+                with contextlib.suppress(TimeoutError):
+                    link.send(_HEAD.pack(self._generation, first + number, len(chunks[number])) + chunks[number])
+                    waiting.pop(0)
+                    continue
             with contextlib.suppress(TimeoutError):
                 message = early.pop(0) if early else link.recv(2 * _CHUNK)
                 generation, number, _ = _HEAD.unpack_from(message)
@@ -203,8 +206,6 @@ class RingGroup:
                 elif (generation, number) > (self._generation, first):  # needed later by this rank
                     self._early.append(message)
         self._early += early
-        for number in waiting:
-            link.send(_HEAD.pack(self._generation, first + number, len(chunks[number])) + chunks[number])
         return b"".join(parts[number] for number in range(len(chunks)))
 
     def _exchange_streams(self, data: bytes) -> bytes:

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from lumion_hw.rehearsal import SPAN_NAMES, Fault, Milestones, Rehearsal, Rehear
 from lumion_hw.rehearsal.light import ring_light
 from lumion_hw.rehearsal.network import NamespaceNetwork, _routes, reason_without_namespaces
 from lumion_hw.rehearsal.timing import Milestone, table
-from lumion_hw.rehearsal.training import NumpyModel, Trainer
+from lumion_hw.rehearsal.training import NumpyModel, RingGroup, Trainer
 from lumion_hw.training.ranks import Rank, Ranks
 
 WHY_NOT = reason_without_namespaces()
@@ -148,6 +149,27 @@ def test_without_privileges_it_says_why_and_falls_back() -> None:
 def test_what_is_asked_for_and_cannot_be_is_refused_before_anything_is_started() -> None:
     with pytest.raises(ConfigError, match=r"gloo needs network interfaces|torch is not installed"):
         rehearse(SwitchedLight(["a", "b"], ["c"]), ["kill"], RehearsalSetting(network="pairs", job="torch"))
+
+
+class _BusyLink(socket.socket):
+    """A link whose other end takes no message at first."""
+
+    is_busy = True
+
+    def send(self, data: bytes, flags: int = 0) -> int:  # type: ignore[override]
+        if self.is_busy:
+            self.is_busy = False
+            raise TimeoutError("timed out")
+        return super().send(data, flags)
+
+
+def test_a_ring_waits_for_a_link_that_takes_no_message_yet() -> None:
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    values = np.arange(50_000, dtype=np.float32)
+    with _BusyLink(fileno=ends[0].detach()) as busy, ends[1] as other, ThreadPoolExecutor() as pool:
+        rings = [RingGroup(rank, 2, 1, link) for rank, link in enumerate((busy, other))]
+        sums = list(pool.map(lambda ring: ring.sum(values), rings))
+    assert all(np.array_equal(found, 2.0 * values) for found in sums)
 
 
 def test_a_rank_goes_back_one_step_and_no_more() -> None:
