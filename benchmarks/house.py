@@ -75,6 +75,7 @@ PURPOSES = {
     "calibration.model": "the model of a mesh and its derivatives",
     "lumion_hw.rehearsal": "recovery with a real training job",
     "lumion_hw.joined": "circuits over meshes that are joined by fibres",
+    "lumion_hw.training": "ranks of a job that go on with a spare",
     "lumion_hw.fabric": "detection of failures, spares, recovery",
     "lumion_hw.planning": "spares, policies, slices",
     "lumion_hw.schedules": "sequences for collectives, phases of a job",

@@ -27,6 +27,7 @@ LONGEST_FIRST = (
     "serving/test_host_pause.py",
     "calibration/run/test_two_tributaries.py",
     "rehearsal/test_rehearsal.py",
+    "integrations/test_torchrun.py",
 )
 """Modules of few tests that take half a minute or more in `make test-long`; xdist alone would start them last.
 

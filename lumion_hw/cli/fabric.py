@@ -62,7 +62,8 @@ def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None
     """Run the fabric manager of BENCH and print its events; with --json as one JSON document per line.
 
     If a manager is killed, the next one continues from its journals. The program of --hook is called with stop,
-    rebuild, restore or go, then the job and its members.
+    rebuild, restore or go, then the job and its members. If it fails or hangs, the job is reported as not resumed;
+    `lumion fabric recover` calls it again.
     """
     from lumion_hw.bench.bench import load
 
@@ -233,8 +234,9 @@ def _managed(target: BenchTarget, program: str, hook: tuple[str, ...] = ()) -> I
         directory = service.journal.path.parent
         bench = service.setup.bench
         bench.events.write_to(directory / "events.jsonl")
-        hooks = CommandHooks(hook) if hook else None
+        hooks = CommandHooks(hook, bench.model.fabric.hook_timeout_s) if hook else None
         with (
+            contextlib.closing(hooks) if hooks else contextlib.nullcontext(),
             FabricJournal(directory, bench.model.name) as journal,
             FabricManager(service, journal, hooks=hooks, on_event=_event_printer(target.as_json)) as manager,
         ):

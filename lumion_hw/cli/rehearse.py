@@ -12,6 +12,7 @@ import click
 
 from lumion_hw.cli.common.numbers import SEED
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
+from lumion_hw.errors import ConfigError
 from lumion_hw.files.writing import write_file
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from lumion_hw.rehearsal import LightFabric
 
 _DIFFERENT = 3
+_FAULTS = ("light", "kill", "freeze", "server", "spare", "two")
+_USUAL_FAULTS = ("light", "kill", "freeze")
 _HEADERS = ("span", "at ms", "min", "max", "since previous", "last", "source")
 
 
@@ -27,9 +30,10 @@ _HEADERS = ("span", "at ms", "min", "max", "since previous", "last", "source")
 @click.option(
     "--fault",
     "faults",
-    type=click.Choice(["light", "kill", "freeze"]),
+    type=click.Choice(_FAULTS),
     multiple=True,
-    help="Fault to inject: cut the light, kill a process, or freeze a process.  [default: all three]",
+    help="Fault to inject: cut the light of a server, kill or freeze a process, lose a whole server, lose the spare "
+    "too while it joins, or lose two servers at once.  [default: light, kill, freeze]",
 )
 @click.option(
     "--trials", default=1, show_default=True, type=click.IntRange(1, 1000), help="Number of trials for each fault."
@@ -42,6 +46,18 @@ _HEADERS = ("span", "at ms", "min", "max", "since previous", "last", "source")
     help="Optical fabric: the emulated bench, or a simulated switch with a switching time of 10 ms.",
 )
 @click.option(
+    "--servers",
+    type=click.IntRange(2, 4),
+    help="Servers of the job with --fabric switch.  [default: 2; a bench file lists its own]",
+)
+@click.option(
+    "--accelerators",
+    default=2,
+    show_default=True,
+    type=click.IntRange(1, 2),
+    help="Training processes per server; the numpy job has one.",
+)
+@click.option(
     "--network",
     type=click.Choice(["auto", "tap", "pairs"]),
     default="auto",
@@ -50,10 +66,11 @@ _HEADERS = ("span", "at ms", "min", "max", "since previous", "last", "source")
 )
 @click.option(
     "--job",
-    type=click.Choice(["auto", "torch", "numpy"]),
+    type=click.Choice(["auto", "torch", "sharded", "numpy"]),
     default="auto",
     show_default=True,
-    help="Training job: torch.distributed with gloo (needs lumion-hw[rehearsal]), or numpy.",
+    help="Training job: torch with gloo, data parallel or sharded over the accelerators of a server (FSDP2; both need "
+    "lumion-hw[rehearsal]), or numpy.",
 )
 @click.option(
     "--record",
@@ -71,6 +88,8 @@ def rehearse(
     faults: tuple[str, ...],
     trials: int,
     fabric: str,
+    servers: int | None,
+    accelerators: int,
     network: Any,
     job: Any,
     record: str | None,
@@ -88,10 +107,12 @@ def rehearse(
     from lumion_hw.rehearsal import RehearsalSetting, rehearse as run_rehearsal
     from lumion_hw.rehearsal.timing import table
 
-    setting = RehearsalSetting(network=network, job=job, steps=steps, seed=seed)
+    if servers is not None and fabric == "bench":
+        raise ConfigError("--servers needs --fabric switch; the servers of a bench are in its file")
+    setting = RehearsalSetting(network=network, job=job, accelerators=accelerators, steps=steps, seed=seed)
     with contextlib.ExitStack() as stack:
-        light = _light(stack, fabric, file, seed, record)
-        chosen: Any = faults or ("light", "kill", "freeze")
+        light = _switch(servers or 2) if fabric == "switch" else _bench(stack, file, seed, record)
+        chosen: Any = faults or _USUAL_FAULTS
         results = run_rehearsal(
             light, chosen, setting, trials=trials, report_progress=(lambda _: None) if as_json else note
         )
@@ -114,7 +135,7 @@ def rehearse(
             echo_table(title, _HEADERS, rows)
         last = results[-1]
         frames = f"{last.frames['moved']} frames forwarded, {last.frames['dropped']} dropped"
-        echo_text(f"network {last.network}, job {last.job}; {frames}")
+        echo_text(f"network {last.network}, job {last.job} with {last.ranks} ranks; {frames}")
         for text in last.fell_back:
             echo_text(f"Not available on this machine: {text}.")
         for text in last.emulated:
@@ -126,11 +147,14 @@ def rehearse(
         click.get_current_context().exit(_DIFFERENT)
 
 
-def _light(stack: contextlib.ExitStack, fabric: str, file: str, seed: int, record: str | None) -> LightFabric:
+def _switch(n_servers: int) -> LightFabric:
     from lumion_hw.rehearsal import SwitchedLight
 
-    if fabric == "switch":
-        return SwitchedLight(["server0", "server1"], ["server2"])
+    names = [f"server{number}" for number in range(n_servers + 2)]
+    return SwitchedLight(names[:n_servers], names[n_servers:])
+
+
+def _bench(stack: contextlib.ExitStack, file: str, seed: int, record: str | None) -> LightFabric:
     from lumion_hw.rehearsal.bench_fabric import BenchFabric
 
     directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="lumion-"))

@@ -18,6 +18,7 @@ from lumion_hw.fabric.standby import StandbyPlan, loop_requests
 from lumion_hw.mesh.routing import Path
 
 _NO_SPARE = "the bench file has no free spare"
+_HOOKS_PENDING = "its hooks have not ended yet"
 
 
 @dataclass(frozen=True)
@@ -223,6 +224,17 @@ def with_failed(state: FabricState, verdict: FailureVerdict) -> FabricState:
     if verdict.cause == "drain":
         drained = (*drained, verdict.name)
     return dataclasses.replace(state, failed={**state.failed, verdict.name: verdict.reason}, drained=drained)
+
+
+def with_hooks_pending(state: FabricState, jobs: Iterable[str]) -> FabricState:
+    """Return the fabric state with jobs whose hooks have not ended yet."""
+    return dataclasses.replace(state, not_resumed={**state.not_resumed, **dict.fromkeys(jobs, _HOOKS_PENDING)})
+
+
+def with_hooks_ended(state: FabricState, job: str, failure: str) -> FabricState:
+    """Return the fabric state after the hooks of a job have ended; ``failure`` is empty without an error."""
+    others = {name: reason for name, reason in state.not_resumed.items() if name != job}
+    return dataclasses.replace(state, not_resumed={**others, job: failure} if failure else others)
 
 
 def in_service(model: BenchModel, state: FabricState) -> tuple[str, ...]:

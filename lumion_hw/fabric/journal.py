@@ -35,6 +35,7 @@ class FabricState:
         failed: Reason why a server or accelerator counts as failed, by name.
         avoided: PUCs that circuits avoid because a path over them has failed.
         refused: Reason why a job has no circuits, by job.
+        not_resumed: Reason why a connected job was not resumed after a recovery, by job.
         cold: Reason why a spare is cold (its light is not on and aligned), by spare.
         drained: Those of ``failed`` that an operator took out of service and that have not failed.
         open: Failure whose recovery was not finished.
@@ -46,6 +47,7 @@ class FabricState:
     failed: Mapping[str, str] = field(default_factory=dict)
     avoided: tuple[int, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    not_resumed: Mapping[str, str] = field(default_factory=dict)
     cold: Mapping[str, str] = field(default_factory=dict)
     drained: tuple[str, ...] = ()
     open: Mapping[str, Any] | None = None

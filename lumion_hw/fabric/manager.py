@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn, Self
 
@@ -31,11 +31,13 @@ from lumion_hw.fabric.decisions import (
     decide,
     in_service,
     with_failed,
+    with_hooks_ended,
+    with_hooks_pending,
 )
 from lumion_hw.fabric.detectors import Detector, WatchTargets, create_detectors
 from lumion_hw.fabric.detectors.light import Modules
 from lumion_hw.fabric.evidence import FadeCounts, FailureJudge, FailureVerdict
-from lumion_hw.fabric.hooks import JobHooks, NoHooks
+from lumion_hw.fabric.hooks import HookCalls, JobHooks
 from lumion_hw.fabric.jobs import JobCircuits
 from lumion_hw.fabric.journal import FabricJournal, FabricState
 from lumion_hw.fabric.polarization_keeper import PolarizationKeeper
@@ -79,7 +81,8 @@ class FabricManager(JobCircuits):
         on_event: EventCallback = lambda event, details: None,
     ) -> None:
         super().__init__(service, journal, on_event)
-        self._hooks: JobHooks = hooks or NoHooks()
+        # With a simulated clock the hooks are called in line, so that every run is the same.
+        self._hooks = None if hooks is None else HookCalls(hooks, in_background=not self.bench.clock.is_virtual)
         model = self.bench.model
         self._detectors = list(create_detectors(model.fabric) if detectors is None else detectors)
         self._watching = self._detectors
@@ -133,10 +136,20 @@ class FabricManager(JobCircuits):
                 self.judge.forget_light()
             if self.state.open is not None:
                 finished = self._finish_interrupted(FailureVerdict.from_document(self.state.open), was_off)
+        self._connect_and_resume()
+        return finished
+
+    def _connect_and_resume(self) -> None:
+        """Connect the jobs and prepare the spares; resume the jobs that an earlier call of hooks left unfinished."""
+        before = {job.name: self.members(job) for job in self.jobs}
+        with self._keeper.exclusive():
             self._retry_refused()
             self.connect()
             self.refresh()
-        return finished
+        replaced = [job.name for job in self.jobs if self.members(job) != before[job.name]]
+        if replaced and self._hooks is not None:
+            self.journal.record("members replaced", self._awaiting_hooks(self.state, replaced))
+        self._resume_jobs(self.state.not_resumed)
 
     def _finish_interrupted(self, verdict: FailureVerdict, was_off: bool) -> Recovery | None:
         if was_off and verdict.cause == "light":
@@ -154,7 +167,7 @@ class FabricManager(JobCircuits):
                     if all(request in active for request in job_requests(self.bench.model, job, places)):
                         # The circuits were switched and recorded; the manager died before it recorded the end.
                         view = FabricView(self.bench.model, self.state, {})
-                        state = after_swap(view, verdict, spare)
+                        state = self._awaiting_hooks(after_swap(view, verdict, spare), [job.name])
                         self.journal.end("done", state, failed=verdict.name, spare=spare, words="found done", spans=[])
                         return None
         if verdict.cause == "drain":
@@ -164,7 +177,8 @@ class FabricManager(JobCircuits):
         return self.recover(verdict)
 
     def _withdraw(self, verdict: FailureVerdict, reason: str) -> None:
-        self.journal.end("withdrawn", self.state, words=reason)
+        state = self._awaiting_hooks(self.state, self._jobs_of(verdict.name))  # they may have been stopped
+        self.journal.end("withdrawn", state, words=reason)
         self.judge.forget(verdict.name)
         self._emit("withdrawn", {"words": reason})
 
@@ -309,6 +323,7 @@ class FabricManager(JobCircuits):
         before = dataclasses.replace(self.judge.counters)
         try:
             check_faults(self.bench)
+            self._record_hooks()
             self._retry_when_due()
             recovery = self._watch(timeout_s)
             if recovery is None:
@@ -442,10 +457,7 @@ class FabricManager(JobCircuits):
         self.journal.record("repaired", dataclasses.replace(self.state, failed=failed), unit=name)
         self.judge.forget(name)
         self._emit("repaired", {"unit": name})
-        with self._keeper.exclusive():
-            self._retry_refused()
-            self.connect()
-            self.refresh()
+        self._connect_and_resume()
 
     def restore_bench_file_places(self) -> None:
         """Give all jobs the members of the bench file again and count everything as repaired, after a recovery drill.
@@ -472,10 +484,7 @@ class FabricManager(JobCircuits):
             return
         # Doubled each time, because every attempt disturbs the mesh and its cause may last.
         self._retry_after_s, self._retry_s = min(2.0 * self._retry_after_s, LONGEST_RETRY_S), math.inf
-        with self._keeper.exclusive():
-            self._retry_refused()
-            self.connect()
-            self.refresh()
+        self._connect_and_resume()
 
     def _act_on(self, verdict: FailureVerdict) -> Recovery | None:
         if verdict.cause == "light":
@@ -544,7 +553,7 @@ class FabricManager(JobCircuits):
             return self.service.switch(plan, milestone=timer.mark)
         failed, spare = decision.plan.failed, decision.plan.spare
         for job in self.jobs:
-            if failed in self.members(job):
+            if self._hooks is not None and failed in self.members(job):
                 # At once, so that the members leave their group while the circuits are switched.
                 self._hooks.stop(job.name, self.members(job), failed)
         self._emit("spare", {"failed": failed, "spare": spare, "is_warm": decision.plan.is_warm})
@@ -566,7 +575,8 @@ class FabricManager(JobCircuits):
             failed, spare = verdict.name, decision.plan.spare
             # PUCs that have carried verified light are no longer suspected.
             proven_pucs = {puc for proof in proofs for path in proof.circuit.paths for puc in path.pucs}
-            state = after_swap(view, verdict, spare, proven_pucs)
+            jobs = self._jobs_of(failed)
+            state = self._awaiting_hooks(after_swap(view, verdict, spare, proven_pucs), jobs)
             details = {"failed": failed, "spare": spare}
         else:
             state, details = after_reroute(self.state, decision.avoid), {"circuit": verdict.name}
@@ -592,7 +602,8 @@ class FabricManager(JobCircuits):
             self.journal.end(outcome, with_failed(self.state, verdict), unit=verdict.name, words=verdict.reason)
             self._emit(outcome, {"unit": verdict.name, "words": verdict.reason})
         else:
-            self.journal.end("refused", after_refusal(self.state, verdict, decision), words=decision.reason)
+            state = self._awaiting_hooks(after_refusal(self.state, verdict, decision), decision.jobs)
+            self.journal.end("refused", state, words=decision.reason)
             self._emit("refused", {"jobs": list(decision.jobs), "words": decision.reason})
         self.refresh()
         return None
@@ -600,13 +611,14 @@ class FabricManager(JobCircuits):
     def _keep_in_service(self, verdict: FailureVerdict, decision: KeepInService, was_stopped: bool) -> NoReturn:
         """End an attempt to drain a unit that serves a job, and raise an error with the reason."""
         name, reason = verdict.name, decision.reason
-        self.journal.end("not drained", self.state, unit=name, words=reason)
+        jobs = self._jobs_of(name) if was_stopped else []
+        self.journal.end("not drained", self._awaiting_hooks(self.state, jobs), unit=name, words=reason)
         self._emit("not drained", {"unit": name, "words": reason})
         if was_stopped:
             with self._keeper.exclusive():
                 self.connect()  # an attempt with a cold spare removes circuits first
                 self.refresh()
-            self._resume_job_of(name)
+            self._resume_jobs(jobs)
         raise CircuitError(
             f"{name} stays in service, because no spare can take its place: {reason}",
             hint="`lumion fabric status BENCH` shows the spares.",
@@ -616,18 +628,35 @@ class FabricManager(JobCircuits):
         recovery = self._confirm_links(recovery)
         details = {"failed": recovery.failed, "spare": recovery.spare, "spans": span_documents(recovery.spans)}
         self._emit("recovered", details)
-        self._resume_job_of(recovery.spare)
+        self._resume_jobs(self._jobs_of(recovery.spare))
         self._block_failed_unit(recovery.failed)
         self.refresh()
         return recovery
 
-    def _resume_job_of(self, unit: str) -> None:
-        for job in self.jobs:
-            members = self.members(job)
-            if unit in members:
-                self._hooks.rebuild(job.name, members)
-                self._hooks.restore(job.name, members)
-                self._hooks.resume(job.name, members)
+    # -- hooks of the jobs --------------------------------------------------------------------------------------------
+
+    def _jobs_of(self, unit: str) -> list[str]:
+        return [job.name for job in self.jobs if unit in self.members(job)]
+
+    def _awaiting_hooks(self, state: FabricState, jobs: Iterable[str]) -> FabricState:
+        """Return the state with jobs marked as not resumed until their hooks have ended without an error."""
+        # In the journal: after a kill of this manager, the next one calls the hooks.
+        return state if self._hooks is None else with_hooks_pending(state, jobs)
+
+    def _resume_jobs(self, jobs: Iterable[str]) -> None:
+        if self._hooks is not None:
+            for job in self.jobs:
+                if job.name in jobs and job.name not in self.state.refused:
+                    self._hooks.resume(job.name, self.members(job))
+            self._record_hooks()
+
+    def _record_hooks(self) -> None:
+        """Record the jobs whose hooks have ended: resumed, or not resumed with the reason."""
+        for job, failure in [] if self._hooks is None else self._hooks.finished():
+            event = "job not resumed" if failure else "job resumed"
+            words = f"job {job} was not resumed: {failure}" if failure else f"job {job} was resumed"
+            self.journal.record(event, with_hooks_ended(self.state, job, failure), unit=job, words=words)
+            self._emit(event, {"job": job, "words": words})
 
     def _confirm_links(self, recovery: Recovery) -> Recovery:
         new = {proof.circuit.request for proof in recovery.proofs}

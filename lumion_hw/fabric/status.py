@@ -18,8 +18,9 @@ from lumion_hw.fabric.servers import FabricUnit, job_requests, units
 from lumion_hw.fabric.standby import StandbyStatus, loop_requests
 
 Severity = Literal["none", "minor", "major"]
-"""Severity of an alarm: ``major`` if a job has no circuits, ``minor`` if the fabric tolerates fewer failures."""
-JobCondition = Literal["connected", "not connected", "refused"]
+"""Severity of an alarm: ``major`` if a job cannot train, ``minor`` if the fabric tolerates fewer failures."""
+JobCondition = Literal["connected", "not resumed", "not connected", "refused"]
+"""Condition of a job; ``not resumed`` if its circuits are set up, but its hooks failed or still run."""
 UnitCondition = Literal["in service", "warm spare", "cold spare", "failed", "drained", "job member", "spare", "unused"]
 """Condition of a server or accelerator; ``job member`` and ``spare`` while no program manages the fabric."""
 _SEVERITIES: tuple[Severity, ...] = ("none", "minor", "major")
@@ -32,7 +33,7 @@ class JobStatus:
     Attributes:
         units: Servers or accelerators that serve as its members, in rank order.
         condition: ``refused`` if no spare could be used and the job has no circuits.
-        reason: Reason of the refusal, or the missing circuits; empty if connected.
+        reason: Reason of the refusal, the missing circuits, or the failure of a hook; empty if connected.
         circuits: Names of the circuits that the job needs.
     """
 
@@ -205,6 +206,8 @@ def _job(model: BenchModel, job: JobModel, state: FabricState, circuits: Collect
     missing = [name for name in needed if name not in circuits]
     if missing:
         return JobStatus(job.name, members, "not connected", f"without circuits {', '.join(missing)}", needed)
+    if job.name in state.not_resumed:
+        return JobStatus(job.name, members, "not resumed", state.not_resumed[job.name], needed)
     return JobStatus(job.name, members, "connected", "", needed)
 
 
@@ -248,7 +251,7 @@ def _job_alarms(jobs: Sequence[JobStatus], is_managed: bool) -> list[FabricAlarm
         FabricAlarm("major", f"job {job.name}", job.condition, job.reason)
         for job in jobs
         # Without a manager, unconnected jobs are the normal state.
-        if job.condition == "refused" or (job.condition == "not connected" and is_managed)
+        if job.condition in ("refused", "not resumed") or (job.condition == "not connected" and is_managed)
     ]
 
 
@@ -265,7 +268,7 @@ def _unit_alarms(units: Sequence[UnitStatus]) -> Iterator[FabricAlarm]:
 def _plan_alarms(
     jobs: Sequence[JobStatus], units: Sequence[UnitStatus], standby: StandbyStatus
 ) -> Iterator[FabricAlarm]:
-    connected = {job.name for job in jobs if job.condition == "connected"}
+    connected = {job.name for job in jobs if job.condition in ("connected", "not resumed")}
     for unit in units:
         if unit.condition == "in service" and unit.job in connected and not unit.replacements:
             reasons = [f"{spare}: {text}" for (name, spare), text in standby.reasons.items() if name == unit.name]

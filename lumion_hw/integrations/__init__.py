@@ -1,7 +1,7 @@
-"""Benches as instruments of other frameworks: QCoDeS, and bluesky with ophyd-async.
+"""Benches as instruments of other frameworks (QCoDeS, bluesky with ophyd-async), and jobs of torchrun.
 
-Each function needs an extra: ``pip install 'lumion-hw[qcodes]'`` or ``'lumion-hw[bluesky]'``. Import from this package;
-its modules are private.
+Each function needs an extra: ``pip install 'lumion-hw[qcodes]'``, ``[bluesky]`` or ``[rehearsal]`` (torch). Import from
+this package; its modules are private.
 """
 
 import lazy_loader

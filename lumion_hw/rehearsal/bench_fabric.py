@@ -23,7 +23,7 @@ from lumion_hw.fabric.detectors.light import Photodiodes
 from lumion_hw.files import AnyPath
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.quantities import w_from_dbm
-from lumion_hw.rehearsal.light import FailureCallback, LightCallback, MilestoneCallback
+from lumion_hw.rehearsal.light import FailureCallback, LightCallback, MilestoneCallback, predecessor_first
 
 _WAIT_S = 60.0
 _POLL_INTERVAL_S = 0.02
@@ -65,7 +65,7 @@ class BenchFabric:
         self._clock = PacedClock()
         self._stack = contextlib.ExitStack()
         self._actions: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._spare: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
         self._early: list[tuple[str, str]] = []
         self._mark: MilestoneCallback | None = None
         self._guard = threading.Lock()
@@ -73,7 +73,8 @@ class BenchFabric:
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._down: set[str] = set()
-        self._chosen = ""
+        self._suspect = ""
+        self._spare_for: dict[str, str] = {}
         try:
             self._bench = self._stack.enter_context(Bench.emulate(str(path), seed=seed, clock=self._clock))
             lock = self._stack.enter_context(BenchLock(directory, "lumion rehearse"))
@@ -153,7 +154,7 @@ class BenchFabric:
     def _report_light(self) -> None:
         model, world = self._bench.model, self._bench.emulated.world
         owner = {nic: name for name in self.servers for nic in find_unit(model, name).nics}
-        changes: dict[str, str] = {}
+        arrives: dict[str, set[str]] = {}
         for nic, name in owner.items():
             if name in self._down:
                 continue
@@ -162,8 +163,13 @@ class BenchFabric:
             bright = {source for source, power_w in received_w.items() if power_w >= sensitivity_w}
             senders = {owner[source] for source in bright if source in owner} - {name}
             if len(senders) == 1:
-                changes[name] = senders.pop()
-        self._arrives(changes)
+                arrives.setdefault(name, set()).update(senders)
+        self._arrives(predecessor_first(self._lit_members(), arrives))
+
+    def _lit_members(self) -> list[str]:
+        """Return the members of the job, and a spare from the time at which its circuits are switched."""
+        # The manager counts the spare as a member only after the proof of its circuits.
+        return [self._spare_for.get(name, name) for name in self._manager.members(self._manager.jobs[0])]
 
     def cut(self, server: str, on_cut: Callable[[], None]) -> None:
         """Cut the power of all modules of a server."""
@@ -178,18 +184,21 @@ class BenchFabric:
     # -- recovery -----------------------------------------------------------------------------------------------------
 
     def _on_event(self, event: str, details: dict[str, Any]) -> None:
-        if event == "verdict" and details["cause"] == "light" and details["suspect"] == "unit":
-            self._failed(str(details["name"]), ", ".join(details["detectors"]))
+        if event == "verdict" and details["suspect"] == "unit":
+            self._suspect = str(details["name"])
+            if details["cause"] == "light":
+                self._failed(self._suspect, ", ".join(details["detectors"]))
         elif event == "spare":
-            self._chosen = str(details["spare"])
+            self._spare_for[str(details["failed"])] = str(details["spare"])
         elif event == "span":
             if details["name"] in ("programmed", "settled", "proven"):
                 self._report_light()
             self._report_span(str(details["name"]), str(details["source"]))
             if details["name"] == "proven":
-                self._spare.put("proven")
-        elif event == "refused":
-            self._spare.put("refused")
+                self._outcomes.put((self._suspect, event))
+        elif event in ("recovered", "refused"):  # no span proves the circuits of a cold spare
+            self._report_light()
+            self._outcomes.put((self._suspect, event))
 
     def _report_span(self, name: str, source: str) -> None:
         with self._guard:
@@ -211,11 +220,12 @@ class BenchFabric:
         deadline_s = time.monotonic() + _WAIT_S
         while True:
             with contextlib.suppress(queue.Empty):
-                if self._spare.get(timeout=0.05) == "refused":
+                name, outcome = self._outcomes.get(timeout=0.05)
+                if name == failed and outcome == "refused":
                     raise DeviceError(f"no spare can be used: {dict(self._manager.state.refused)}")
-                break
+                if name == failed:
+                    return self._spare_for[failed]
             self._check(deadline_s)
-        return self._chosen
 
     def _fail(self, failed: str) -> None:
         self._manager.mark_failed(failed, "its process has ended")
@@ -235,8 +245,9 @@ class BenchFabric:
         manager.restore_bench_file_places()
         with self._guard:
             self._mark, self._early = None, []
-        while not self._spare.empty():
-            self._spare.get()
+        self._spare_for.clear()
+        while not self._outcomes.empty():
+            self._outcomes.get()
         self._clock.keep_pace()
         self._report_light()
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
-LightCallback = Callable[[Mapping[str, str]], None]
-"""Called with a mapping from each receiving server to the server whose light arrives there."""
+from lumion_hw.errors import DeviceError
+
+LightCallback = Callable[[Mapping[str, Sequence[str]]], None]
+"""Called with a mapping from each receiving server to the servers whose light arrives there.
+
+The first one is its predecessor in the ring of the job, or an empty string if the predecessor's light does not arrive.
+"""
 FailureCallback = Callable[[str, str], None]
 """Called with the server whose light is lost, and the name of the detector."""
 MilestoneCallback = Callable[[str, str], None]
@@ -45,6 +50,23 @@ class LightFabric(Protocol):
         """End the reports and release the fabric; may be called twice."""
 
 
+def ring_light(members: Sequence[str], dark: Collection[str]) -> dict[str, list[str]]:
+    """Return the servers whose light arrives at each member of a ring with circuits in both directions."""
+    neighbours = {
+        name: {members[number - 1], members[(number + 1) % len(members)]} for number, name in enumerate(members)
+    }
+    return predecessor_first(members, {name: others - {*dark, ""} for name, others in neighbours.items() if name})
+
+
+def predecessor_first(members: Sequence[str], arrives: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    """Return, for each receiver, its predecessor in the ring or an empty string, and the other lit senders."""
+    ordered: dict[str, list[str]] = {}
+    for number, name in enumerate(members):
+        lit, before = arrives.get(name, ()), members[number - 1]
+        ordered[name] = [before if before in lit else "", *sorted(set(lit) - {before})]
+    return ordered
+
+
 class SwitchedLight:
     """A simulated optical switch in place of the mesh. A reconnected port is dark for ``switching_s`` seconds."""
 
@@ -66,7 +88,7 @@ class SwitchedLight:
 
     def restore(self) -> None:
         """Switch the light of all servers on and restore their first connections."""
-        self._present_members, self._cut = list(self._members), set[str]()
+        self._present_members, self._cut, self._failed_servers = list(self._members), set[str](), set[str]()
         if hasattr(self, "_arrives"):
             self._report_light()
 
@@ -76,9 +98,7 @@ class SwitchedLight:
         self._report_light()
 
     def _report_light(self) -> None:
-        pairs = zip(self._present_members, [*self._present_members[1:], self._present_members[0]], strict=True)
-        ring = {to: source for source, to in pairs}
-        self._arrives({to: source for to, source in ring.items() if source not in self._cut})
+        self._arrives(ring_light(self._present_members, self._cut))
 
     def cut(self, server: str, on_cut: Callable[[], None]) -> None:
         """Switch off the light of a server. The loss is reported at once, without a time for its detection."""
@@ -90,7 +110,11 @@ class SwitchedLight:
     def replace(self, failed: str, mark: MilestoneCallback) -> str:
         """Replace a server by the first free spare."""
         with self._guard:
-            spare = next(name for name in self._spares if name not in self._present_members and name not in self._cut)
+            self._failed_servers.add(failed)
+            unusable = {*self._present_members, *self._cut, *self._failed_servers}
+            spare = next((name for name in self._spares if name not in unusable), None)
+            if spare is None:
+                raise DeviceError(f"no spare is left to replace {failed}")
             mark("spare_chosen", "measured")
             mark("route_found", "measured")
             index = self._present_members.index(failed)

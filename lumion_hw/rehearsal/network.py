@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,13 @@ from typing import Any
 from lumion_hw.errors import ConfigError
 
 _CLONE_NEWNET = 0x40000000
+_SIOCGIFFLAGS, _IFF_RUNNING = 0x8913, 0x40
+_RUNNING_S = 2.0
 _TUNSETIFF, _TUNSETCARRIER = 0x400454CA, 0x400454E2
 _IFF_TAP, _IFF_NO_PI = 0x0002, 0x1000
 _FRAME = 65536
+_MAC = bytes.fromhex("024c4d0000")
+"""First bytes of the data ports' addresses; the last byte is the number of the server, from 1."""
 DATA_INTERFACE, CONTROL_INTERFACE = "data0", "ctl0"
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -103,9 +108,16 @@ class Forwarder:
         forwarder_end.close()
         self._is_open = True
 
-    def set_light(self, arrives: Mapping[str, str]) -> None:
-        """Forward to each receiver only the frames of the given sender; return when this is in effect."""
-        self._request({"lit": dict(arrives)})
+    def set_light(self, arrives: Mapping[str, Sequence[str]]) -> None:
+        """Forward frames only over circuits with light; return when this is in effect.
+
+        Between TAP devices, a frame may pass several circuits on its way. A socket pair receives the frames of its
+        predecessor only.
+
+        Args:
+            arrives: For each receiver, the servers whose light arrives there; see ``LightCallback``.
+        """
+        self._request({"lit": {name: list(senders) for name, senders in arrives.items()}})
 
     def counts(self) -> dict[str, int]:
         """Return the numbers of frames ``moved`` (forwarded) and ``dropped``."""
@@ -124,9 +136,27 @@ class Forwarder:
             os.waitpid(self._child, 0)
 
 
+def _routes(arrives: Mapping[str, Sequence[str]], ports: Mapping[str, int]) -> dict[int, dict[int, int]]:
+    """Return, for each port, the port that a frame for each server leaves by; servers are numbered from 1."""
+    lights: dict[str, set[str]] = {name: set() for name in ports}
+    for receiver, senders in arrives.items():
+        for sender in filter(None, senders):
+            lights[sender].add(receiver)
+    routes: dict[int, dict[int, int]] = {}
+    for name in ports:
+        reached, new = {name}, {name}
+        while new:
+            new = {receiver for sender in new for receiver in lights[sender]} - reached
+            reached |= new
+        routes[ports[name]] = {
+            number: ports[other] for number, other in enumerate(ports, 1) if other in reached and other != name
+        }
+    return routes
+
+
 def _forward(control: socket.socket, ports: dict[str, int], taps: bool) -> None:
     names = {handle: name for name, handle in ports.items()}
-    target: dict[int, int] = {}
+    routes: dict[int, dict[int, int]] = {}
     carrier = dict.fromkeys(ports, True)
     counts = {"moved": 0, "dropped": 0}
     poll = select.epoll()
@@ -134,13 +164,16 @@ def _forward(control: socket.socket, ports: dict[str, int], taps: bool) -> None:
         os.set_blocking(handle, handle == control.fileno())
         poll.register(handle, select.EPOLLIN)
 
-    def set_light(arrives: Mapping[str, str]) -> None:
-        target.clear()
+    def set_light(arrives: Mapping[str, Sequence[str]]) -> None:
+        routes.clear()
         for name, handle in ports.items():
-            if taps and carrier[name] != (name in arrives):
-                carrier[name] = name in arrives
+            if taps and carrier[name] != any(arrives.get(name, ())):
+                carrier[name] = not carrier[name]
                 fcntl.ioctl(handle, _TUNSETCARRIER, struct.pack("i", int(carrier[name])))
-        target.update({ports[sender]: ports[receiver] for receiver, sender in arrives.items()})
+        if taps:
+            routes.update(_routes(arrives, ports))
+        else:
+            routes.update({ports[before]: {0: ports[name]} for name, (before, *_) in arrives.items() if before})
 
     set_light({})
     while True:
@@ -162,7 +195,8 @@ def _forward(control: socket.socket, ports: dict[str, int], taps: bool) -> None:
                 if not frame:
                     poll.unregister(handle)  # the worker has ended
                     break
-                to = target.get(handle)
+                number = 0 if not taps else frame[5] if frame.startswith(_MAC) else -1
+                to = routes.get(handle, {}).get(number)
                 try:
                     if to is not None:
                         os.write(to, frame)
@@ -188,6 +222,7 @@ class NamespaceNetwork:
         self.data_addresses = {name: f"10.214.{run}.{number + 1}" for number, name in enumerate(servers)}
         self.control_addresses = {name: f"10.213.{run}.{4 * number + 1}" for number, name in enumerate(servers)}
         self._handles: dict[str, int] = {}
+        self._sockets: dict[str, socket.socket] = {}
         self.forwarder: Forwarder | None = None
         try:
             self._set_up(run)
@@ -211,6 +246,7 @@ class NamespaceNetwork:
                 self._handles[name] = os.open(f"/run/netns/{space}", os.O_RDONLY)
                 enter_namespace(self._handles[name])
                 try:
+                    self._sockets[name] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # stays in this namespace
                     taps[name] = _tap(DATA_INTERFACE)
                     self._configure_namespace(number, namespace_link, run)
                 finally:
@@ -226,7 +262,7 @@ class NamespaceNetwork:
             path = Path(f"/proc/sys/net/ipv6/conf/{where}/disable_ipv6")
             if path.exists():
                 path.write_text("1", encoding="ascii")
-        mac = "02:4c:4d:00:00:{:02x}"
+        mac = f"{_MAC.hex(':')}:{{:02x}}"
         other_numbers = [other for other in range(len(self._names)) if other != number]
         _ip([
             "link set lo up",
@@ -241,6 +277,21 @@ class NamespaceNetwork:
               f"dev {DATA_INTERFACE} nud permanent" for other in other_numbers),
         ])  # fmt: skip
 
+    def wait_until_running(self, servers: Sequence[str]) -> None:
+        """Wait until the data ports of servers can send: the kernel takes some ms after the carrier has come back.
+
+        A connection attempt before that is lost, and TCP repeats it after a second.
+        """
+        deadline_s = time.monotonic() + _RUNNING_S
+        for server in servers:
+            request = struct.pack("16sH14x", DATA_INTERFACE.encode(), 0)
+            while time.monotonic() < deadline_s:
+                answer = fcntl.ioctl(self._sockets[server], _SIOCGIFFLAGS, request)
+                if struct.unpack_from("16xH", answer)[0] & _IFF_RUNNING:
+                    break
+                time.sleep(0.0005)
+        time.sleep(0.001)  # the queue follows the flag
+
     def handles_for(self, server: str) -> list[int]:
         """Return the file descriptor of the namespace, which a worker of this server needs."""
         return [self._handles[server]]
@@ -253,6 +304,9 @@ class NamespaceNetwork:
         for handle in self._handles.values():
             os.close(handle)
         self._handles = {}
+        for inner in self._sockets.values():
+            inner.close()
+        self._sockets = {}
         for number, space in enumerate(self._names.values()):
             for command in (["ip", "netns", "del", space], ["ip", "link", "del", f"{self._prefix}h{number}"]):
                 subprocess.run(command, capture_output=True, check=False)
@@ -274,6 +328,9 @@ class PairNetwork:
         self.forwarder: Forwarder | None = Forwarder({name: end.fileno() for name, end in outer.items()}, taps=False)
         for end in outer.values():
             end.close()
+
+    def wait_until_running(self, servers: Sequence[str]) -> None:
+        """Do nothing: a socket pair can always send."""
 
     def handles_for(self, server: str) -> list[int]:
         """Return the file descriptor of the link, which a worker of this server needs."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import json
 import os
 import queue
-import selectors
 import signal
 import socket
 import threading
@@ -22,11 +20,18 @@ from lumion_hw.rehearsal.light import LightFabric
 from lumion_hw.rehearsal.network import NamespaceNetwork, Network, PairNetwork, reason_without_namespaces
 from lumion_hw.rehearsal.timing import Milestone, Milestones
 from lumion_hw.rehearsal.worker import run_worker_pool
+from lumion_hw.training.ranks import Rank, Ranks
 
-Fault = Literal["light", "kill", "freeze"]
-
-SILENCE_S = 0.2
-"""Silence after which a rank (process of the job) counts as failed: ten heartbeat periods of 20 ms."""
+Fault = Literal["light", "kill", "freeze", "server", "spare", "two"]
+FAULTS: dict[Fault, str] = {
+    "light": "the light of a server is cut",
+    "kill": "a process is killed",
+    "freeze": "a process is frozen",
+    "server": "all processes and the light of a server end",
+    "spare": "a process is killed, and a process of the spare while the spare joins",
+    "two": "two servers lose a process at once",
+}
+"""Faults that can be rehearsed."""
 _NO_TORCH = "torch is not installed: pip install 'lumion-hw[rehearsal]'"
 _START_S = 120.0
 _STEP_S = 30.0
@@ -39,13 +44,15 @@ class RehearsalSetting:
 
     Attributes:
         network: ``tap`` (namespaces), ``pairs`` (socket pairs), or ``auto``.
-        job: ``torch``, ``numpy``, or ``auto``.
-        fault_at: Step after which the fault is injected.
-        victim: Rank that fails.
+        job: ``torch`` (data parallel), ``sharded`` (torch, FSDP2), ``numpy``, or ``auto``.
+        accelerators: Ranks per server; ``numpy`` has one.
+        fault_at: Step after which the fault is injected in the first trial; each further trial has a later step.
+        victim: Index of the server that fails, in the first members of the job.
     """
 
     network: Literal["auto", "tap", "pairs"] = "auto"
-    job: Literal["auto", "torch", "numpy"] = "auto"
+    job: Literal["auto", "torch", "sharded", "numpy"] = "auto"
+    accelerators: int = 2
     steps: int = 24
     fault_at: int = 8
     seed: int = 0
@@ -58,39 +65,23 @@ class Rehearsal:
 
     Attributes:
         network: ``tap`` or ``pairs``.
-        job: ``torch`` or ``numpy``.
+        job: ``torch``, ``sharded`` or ``numpy``.
+        ranks: Number of ranks of the job.
         fell_back: Parts that are not available here, and the reason.
         identical: For each trial, whether all final states equal those of a run without fault bit for bit.
-        sha256: Hash of the final state of the run without fault.
+        sha256: Hash of the final state of rank 0 in the run without fault.
     """
 
     fault: Fault
     trials: tuple[tuple[Milestone, ...], ...]
     network: str
     job: str
+    ranks: int
     fell_back: tuple[str, ...]
     emulated: tuple[str, ...]
     frames: dict[str, int]
     identical: tuple[bool, ...]
     sha256: str
-
-
-@dataclass
-class _Rank:
-    """A worker process of the rehearsal, on one server."""
-
-    server: str
-    pid: int
-    control: socket.socket
-    contact_s: float
-    is_beating: bool = False
-    has_ended: bool = False
-    unread: bytes = b""
-
-    def order(self, order: str, **details: Any) -> None:
-        """Send an order to the worker; a worker that has ended is ignored."""
-        with contextlib.suppress(OSError):
-            self.control.sendall((json.dumps({"do": order, **details}) + "\n").encode())
 
 
 def choose_network_and_job(setting: RehearsalSetting) -> tuple[str, str, list[str]]:
@@ -111,11 +102,12 @@ def choose_network_and_job(setting: RehearsalSetting) -> tuple[str, str, list[st
     job_problem = None if importlib.util.find_spec("torch") else _NO_TORCH
     if network == "pairs" and job_problem is None:
         job_problem = "torch's gloo needs network interfaces"
-    if setting.job == "torch" and job_problem is not None:
+    if setting.job in ("torch", "sharded") and job_problem is not None:
         raise ConfigError(f"a torch job is not possible: {job_problem}", hint="Use --job numpy.")
     if setting.job == "auto" and job_problem is not None:
         fell_back.append(f"a numpy job instead of torch: {job_problem}")
-    job = "numpy" if setting.job == "numpy" or job_problem is not None else "torch"
+    wanted = "torch" if setting.job == "auto" else setting.job
+    job = "numpy" if job_problem is not None else wanted
     return network, job, fell_back
 
 
@@ -146,11 +138,14 @@ def rehearse(
     kind, job, fell_back = choose_network_and_job(setting)
     if len(fabric.members) < 2:
         raise ConfigError("a rehearsal needs a job with at least two members")
+    for fault in faults:
+        _check_servers(fabric, fault)
     report_progress(f"network: {kind}, job: {job}")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # every lost connection is a warning
     with _sigterm_as_interrupt(), _Stage(fabric, kind, job, setting) as stage:
         report_progress("undisturbed run")
         undisturbed = stage.run(None)[1]
-        if len(set(undisturbed)) != 1:
+        if job != "sharded" and len(set(undisturbed)) != 1:
             raise DeviceError("the ranks have different final states after an undisturbed run")
         rehearsals: list[Rehearsal] = []
         for fault in faults:
@@ -158,15 +153,16 @@ def rehearse(
             identical: list[bool] = []
             for number in range(trials):
                 report_progress(f"{fault}, trial {number + 1} of {trials}")
-                milestones, hashes = stage.run(fault)
+                milestones, hashes = stage.run(fault, number)
                 finished.append(milestones)
-                identical.append(set(hashes) == set(undisturbed))
+                identical.append(hashes == undisturbed)
             rehearsals.append(
                 Rehearsal(
                     fault,
                     tuple(finished),
                     kind,
                     job,
+                    len(undisturbed),
                     tuple(fell_back),
                     fabric.emulated(),
                     stage.frames(),
@@ -175,6 +171,18 @@ def rehearse(
                 )
             )
         return rehearsals
+
+
+def _check_servers(fabric: LightFabric, fault: Fault) -> None:
+    lost = 2 if fault in ("spare", "two") else 1
+    members, spares = len(fabric.members), len(fabric.servers) - len(fabric.members)
+    if spares < lost:
+        raise ConfigError(f"the fault {fault!r} needs {lost} spare servers, but there are {spares}")
+    if fault == "two" and members < 3:
+        raise ConfigError(
+            "the fault 'two' needs a job on three servers: if all servers fail, nobody has the state",
+            hint="Use --fabric switch --servers 3.",
+        )
 
 
 @contextlib.contextmanager
@@ -198,11 +206,12 @@ class _Stage:
 
     def __init__(self, fabric: LightFabric, kind: str, job: str, setting: RehearsalSetting) -> None:
         self._fabric, self._job, self._setting = fabric, job, setting
-        self._ranks: dict[str, _Rank] = {}
+        self._per_server = 1 if job == "numpy" else setting.accelerators
+        self._ranks = Ranks()
         self._generation = 0
-        self._failed: queue.SimpleQueue[tuple[str, str, float]] = queue.SimpleQueue()
+        self._failed: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
         self._milestones = Milestones()
-        self._selector = selectors.DefaultSelector()
+        self._without_state: set[str] = set()
         self._store: Any = None
         self._network: Network | None = None
         self._worker_pool: socket.socket | None = None
@@ -232,7 +241,7 @@ class _Stage:
         return supervisor_end
 
     def _start_store(self) -> None:
-        if self._job == "torch":
+        if self._job != "numpy":
             dist: Any = importlib.import_module("torch.distributed")
             self._store = dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
 
@@ -244,18 +253,15 @@ class _Stage:
 
     def close(self) -> None:
         """Kill the workers and close the network; idempotent."""
-        for rank in self._ranks.values():
-            rank.control.close()
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(rank.pid, signal.SIGKILL)
-        self._ranks = {}
+        for server in self._ranks.servers:
+            self._stop_workers(server)
+        self._ranks.close()
         if self._worker_pool is not None:
             self._worker_pool.close()
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._worker_pool_pid, 0)
             self._worker_pool = None
         self._store = None
-        self._selector.close()
         if self._network is not None:
             self._network.close()
             self._network = None
@@ -280,163 +286,166 @@ class _Stage:
             network.forwarder.set_light(arrives)
 
     def _light_failed(self, server: str, detector: str) -> None:
-        self._failed.put((server, detector, time.monotonic()))
+        self._failed.put((server, f"light ({detector})"))
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
-    def _start_worker(self, server: str) -> None:
+    def _start_workers(self, server: str) -> None:
         network = self._opened_network()
         if self._worker_pool is None:
             raise RuntimeError("the rehearsal is not open")
-        supervisor_end, worker_end = socket.socketpair()
-        kind = b"space" if network.kind == "tap" else b"links"
-        socket.send_fds(self._worker_pool, [kind], [worker_end.fileno(), *network.handles_for(server)])
-        worker_end.close()
-        pid = int(self._worker_pool.recv(64))
-        rank = _Rank(server, pid, supervisor_end, time.monotonic())
-        self._ranks[server] = rank
-        self._selector.register(supervisor_end, selectors.EVENT_READ, rank)
+        for index in range(self._per_server):
+            supervisor_end, worker_end = socket.socketpair()
+            kind = b"space" if network.kind == "tap" else b"links"
+            socket.send_fds(self._worker_pool, [kind], [worker_end.fileno(), *network.handles_for(server)])
+            worker_end.close()
+            self._ranks.add(Rank(server, index, supervisor_end, int(self._worker_pool.recv(64))))
 
-    def _stop_worker(self, server: str) -> None:
-        rank = self._ranks.pop(server, None)
-        if rank is not None:
-            if not rank.has_ended:
-                self._selector.unregister(rank.control)
-            rank.control.close()
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(rank.pid, signal.SIGKILL)
-
-    def _listen(self, timeout_s: float) -> list[tuple[_Rank, dict[str, Any]]]:
-        """Return the reports of ranks within a time; the end of the process of a rank counts as a report."""
-        messages: list[tuple[_Rank, dict[str, Any]]] = []
-        for key, _ in self._selector.select(timeout_s):
-            rank: _Rank = key.data
-            try:
-                data = rank.control.recv(65536)
-            except OSError:
-                data = b""
-            if not data:
-                rank.has_ended = True
-                self._selector.unregister(rank.control)
-                messages.append((rank, {"is": "gone"}))
-                continue
-            rank.contact_s = time.monotonic()
-            lines = (rank.unread + data).split(b"\n")
-            rank.unread = lines.pop()
-            reports = [json.loads(line) for line in lines]
-            rank.is_beating = True
-            messages += [(rank, report) for report in reports if report["is"] != "beat"]
-        return messages
+    def _stop_workers(self, server: str) -> None:
+        for rank in self._ranks.remove(server):
+            _signal(rank, signal.SIGKILL)
 
     def _wait_for_report(self, kind: str, servers: Sequence[str], timeout_s: float) -> None:
-        waiting, deadline_s = set(servers), time.monotonic() + timeout_s
+        waiting = {rank.name for rank in self._ranks.of(*servers)}
+        deadline_s = time.monotonic() + timeout_s
         while waiting:
             if time.monotonic() > deadline_s:
                 raise DeviceError(f"{', '.join(sorted(waiting))} did not report {kind!r} within {timeout_s:.0f} s")
-            for rank, report in self._listen(0.05):
+            for rank, report in self._ranks.listen(0.05):
                 if report["is"] == kind:
-                    waiting.discard(rank.server)
-                elif report["is"] in ("gone", "left") and rank.server in waiting:
-                    raise DeviceError(f"{rank.server} failed: {report.get('words', 'its process has ended')}")
+                    waiting.discard(rank.name)
+                elif report["is"] in ("gone", "left") and rank.name in waiting:
+                    raise DeviceError(f"{rank.name} failed: {report['words']}")
 
     # -- a run --------------------------------------------------------------------------------------------------------
 
-    def run(self, fault: Fault | None) -> tuple[tuple[Milestone, ...], list[str]]:
+    def run(self, fault: Fault | None, trial: int = 0) -> tuple[tuple[Milestone, ...], list[str]]:
         """Train once, with or without a fault; return milestones, and hashes of the final states in rank order."""
         self._milestones = Milestones()
         self._fabric.restore()
+        self._without_state = set()
         while not self._failed.empty():
             self._failed.get()
-        new = [server for server in self._fabric.servers if server not in self._ranks]
+        old = self._ranks.servers
+        new = [server for server in self._fabric.servers if server not in old]
         for server in new:
-            self._start_worker(server)
+            self._start_workers(server)
         self._wait_for_report("warm", new, _START_S)
-        old = [server for server in self._fabric.servers if server not in new]
-        for server in old:
-            self._ranks[server].order("reset")
+        for rank in self._ranks.of(*old):
+            rank.order("reset")
         self._wait_for_report("reset", old, _STEP_S)
         members = list(self._fabric.members)
-        self._form_group(members, set())
-        return self._watch(members, fault)
+        self._form_group(members)
+        setting = self._setting
+        return self._watch(members, fault, min(setting.fault_at + trial % setting.fault_at, setting.steps - 4))
 
-    def _form_group(self, members: Sequence[str], new: set[str]) -> None:
+    def _form_group(self, members: Sequence[str]) -> None:
         network = self._opened_network()
         self._generation += 1
-        details = {
-            "generation": self._generation,
-            "world": len(members),
-            "job": self._job,
-            "steps": self._setting.steps,
-            "addresses": [network.data_addresses[member] for member in members],
-        }
-        for number, server in enumerate(members):
-            store = [network.control_addresses[server], self._store.port if self._store is not None else 0]
-            self._ranks[server].order("form", rank=number, store=store, is_new=server in new, **details)
+        port = self._store.port if self._store is not None else 0
+        self._ranks.form(
+            members,
+            self._without_state,
+            self._generation,
+            # The supervisor has another address for every server.
+            stores={member: [network.control_addresses[member], port] for member in members},
+            steps=self._setting.steps,
+            addresses=[network.data_addresses[member] for member in members],
+        )
 
-    def _watch(self, members: list[str], fault: Fault | None) -> tuple[tuple[Milestone, ...], list[str]]:
-        victim = members[self._setting.victim]
-        hashes: dict[str, str] = {}
-        milestones, has_lost_step = self._milestones, False
+    def _watch(self, members: list[str], fault: Fault | None, fault_at: int) -> tuple[tuple[Milestone, ...], list[str]]:
+        victim, is_spare_killed = members[self._setting.victim], fault != "spare"
+        hashes, left = dict[str, str](), dict[str, str]()
+        milestones = self._milestones
         deadline_s = time.monotonic() + _STEP_S + self._setting.steps
-        while set(hashes) != set(members):
+        while set(hashes) != {rank.name for rank in self._ranks.of(*members)}:
             if time.monotonic() > deadline_s:
-                raise DeviceError(
-                    f"the training job did not end: {', '.join(sorted(set(members) - set(hashes)))} did not finish"
-                )
-            for rank, report in self._listen(0.005):
-                kind = report["is"]
-                if kind == "done" and report["generation"] == self._generation:
-                    hashes[rank.server] = report["sha256"]
-                if has_lost_step and kind in _JOB_MILESTONES and report["generation"] == self._generation:
-                    milestones.mark(kind, "measured", rank.server)
-                has_begun = kind in ("step", "first_step") and report["step"] >= self._setting.fault_at
+                late = {rank.name for rank in self._ranks.of(*members)} - set(hashes)
+                raise DeviceError(f"the training job did not end: {', '.join(sorted(late))} did not finish{_why(left)}")
+            for rank, report in self._ranks.listen(0.005):
+                self._note(rank, report, hashes, left)
+                has_begun = report["is"] in ("step", "first_step") and report["step"] >= fault_at
                 if fault is not None and has_begun and rank.server == victim and not milestones.has_begun:
-                    self._inject_fault(victim, fault)
-            failure = self._failed_member(members) if not has_lost_step else None
+                    self._inject_fault(members, victim, fault)
+            failure = self._failed_member(members)
             if failure is not None:
                 if not milestones.has_begun:
                     raise DeviceError(f"{failure[0]} failed before the fault was injected: {failure[1]}")
-                has_lost_step = True
-                members = self._recover(members, failure[0], failure[1])
-        return tuple(milestones.in_order()), [hashes[server] for server in members]
+                members = self._recover(members, failure)
+                hashes.clear()
+                left.clear()
+                if not is_spare_killed:
+                    is_spare_killed = True
+                    _signal(self._ranks.of(members[self._setting.victim])[-1], signal.SIGKILL)
+        return tuple(milestones.in_order()), [hashes[rank.name] for rank in self._ranks.of(*members)]
 
-    def _inject_fault(self, victim: str, fault: Fault) -> None:
-        if fault == "light":
+    def _note(self, rank: Rank, report: dict[str, Any], hashes: dict[str, str], left: dict[str, str]) -> None:
+        kind = report["is"]
+        if report.get("generation") == self._generation:
+            if kind == "done":
+                hashes[rank.name] = report["sha256"]
+            elif kind == "left":
+                left[rank.name] = report["words"]
+            elif kind in _JOB_MILESTONES and self._milestones.has_begun:
+                self._milestones.mark(kind, "measured", rank.server)
+                if kind == "first_step":
+                    self._without_state.discard(rank.server)
+
+    def _inject_fault(self, members: Sequence[str], victim: str, fault: Fault) -> None:
+        ranks = self._ranks.of(victim)
+        if fault == "two":
+            other = members[self._setting.victim - 1]
+            ranks = [ranks[-1], self._ranks.of(other)[-1]]
+        elif fault != "server":
+            ranks = ranks[-1:]
+        if fault in ("light", "server"):
             self._fabric.cut(victim, self._milestones.fault)
             self._milestones.mark("signal_lost", "emulated: the light is cut at an instant")
         else:
             self._milestones.fault()
-            os.kill(self._ranks[victim].pid, signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
+        for rank in ranks if fault != "light" else ():
+            _signal(rank, signal.SIGSTOP if fault == "freeze" else signal.SIGKILL)
 
     def _failed_member(self, members: Sequence[str]) -> tuple[str, str] | None:
-        if not self._failed.empty():
-            server, detector, _ = self._failed.get()
-            return (server, f"light ({detector})") if server in members else None
-        now_s = time.monotonic()
-        for server in members:
-            rank = self._ranks[server]
-            if rank.has_ended:
-                return server, "end of its control connection"
-            if rank.is_beating and now_s - rank.contact_s > SILENCE_S:
-                return server, f"no beat for {1e3 * (now_s - rank.contact_s):.0f} ms"
-        return None
+        while not self._failed.empty():
+            server, detector = self._failed.get()
+            if server in members:
+                return server, detector
+        return self._ranks.failed(members)
 
-    def _recover(self, members: Sequence[str], failed: str, detector: str) -> list[str]:
-        """Recover the job: the other ranks leave their group, the failed server is replaced, a new group is formed."""
-        self._milestones.mark("detected", f"measured: {detector}", failed)
-        survivors = [server for server in members if server != failed]
-        for server in survivors:
-            self._ranks[server].order("leave")
-        # Fencing: it must not come back with the rank of its replacement.
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._ranks[failed].pid, signal.SIGKILL)
-        spare = self._fabric.replace(failed, self._milestones.mark)
-        self._milestones.mark("link_up", "measured: carrier set at both ends" if self._is_tap else "measured")
-        self._stop_worker(failed)
-        present_members = [spare if server == failed else server for server in members]
-        self._form_group(present_members, {spare})
-        return present_members
+    def _recover(self, members: Sequence[str], first_failure: tuple[str, str]) -> list[str]:
+        """Recover the job: the other ranks leave their group, failed servers are replaced, a new group is formed."""
+        present = list(members)
+        failure: tuple[str, str] | None = first_failure
+        while failure is not None:
+            failed, detector = failure
+            self._milestones.mark("detected", f"measured: {detector}", failed)
+            for rank in self._ranks.of(*present):
+                if rank.server != failed:
+                    rank.order("leave")
+            # Fencing: it must not come back with the rank of its replacement.
+            self._stop_workers(failed)
+            spare = self._fabric.replace(failed, self._milestones.mark)
+            present[present.index(failed)] = spare
+            self._without_state = {*self._without_state, spare} - {failed}
+            failure = self._failed_member(present)
+            if failure is None:
+                self._opened_network().wait_until_running(present)
+                source = "measured: all data ports can send" if self._is_tap else "measured"
+                self._milestones.mark("link_up", source)
+                failure = self._failed_member(present)
+        self._form_group(present)
+        return present
 
     @property
     def _is_tap(self) -> bool:
         return self._network is not None and self._network.kind == "tap"
+
+
+def _why(left: dict[str, str]) -> str:
+    return "".join(f"; {name} left its group: {words}" for name, words in sorted(left.items()))
+
+
+def _signal(rank: Rank, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(rank.pid, number)

@@ -1,12 +1,11 @@
-"""The training job of a rehearsal: a small model and an optimiser, reproducible bit for bit."""
+"""The training jobs of a rehearsal: small models that train reproducibly bit for bit."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
-import os
 import socket
-import stat
 import struct
 import threading
 import time
@@ -17,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import DeviceError
+from lumion_hw.training.member import RankJob
+from lumion_hw.training.torch_job import Build, TorchJob, TrainStep
 
 Floats = NDArray[np.float32]
 _CHUNK = 16384
@@ -183,15 +184,20 @@ class RingGroup:
         chunks = [data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK)] or [b""]
         first, self._sent = self._sent, self._sent + len(chunks)
         waiting = list(range(len(chunks)))
+        # A rank can be ahead of its successor by this number for every other rank of the ring.
+        in_flight = max(1, _MAX_MESSAGES_IN_FLIGHT // (self.world - 1))
         link.settimeout(0.01)
         early, self._early[:] = list(self._early), []
-        while len(parts) < len(chunks):
+        while waiting or len(parts) < len(chunks):
             if self._is_cut.is_set() or time.monotonic() > deadline_s:
                 raise DeviceError("the connections of the communication group were cut")
-            if waiting and len(waiting) > len(chunks) - len(parts) - _MAX_MESSAGES_IN_FLIGHT:
-                number = waiting.pop(0)
-                link.send(_HEAD.pack(self._generation, first + number, len(chunks[number])) + chunks[number])
-                continue
+            if waiting and len(waiting) > len(chunks) - len(parts) - in_flight:
+                number = waiting[0]
+                # The other end of a busy computer reads late; this rank receives meanwhile.
+                with contextlib.suppress(TimeoutError):
+                    link.send(_HEAD.pack(self._generation, first + number, len(chunks[number])) + chunks[number])
+                    waiting.pop(0)
+                    continue
             with contextlib.suppress(TimeoutError):
                 message = early.pop(0) if early else link.recv(2 * _CHUNK)
                 generation, number, _ = _HEAD.unpack_from(message)
@@ -200,8 +206,6 @@ class RingGroup:
                 elif (generation, number) > (self._generation, first):  # needed later by this rank
                     self._early.append(message)
         self._early += early
-        for number in waiting:
-            link.send(_HEAD.pack(self._generation, first + number, len(chunks[number])) + chunks[number])
         return b"".join(parts[number] for number in range(len(chunks)))
 
     def _exchange_streams(self, data: bytes) -> bytes:
@@ -265,166 +269,173 @@ class RingGroup:
                 end.close()
 
 
+class RingJob:
+    """The numpy job of one rank.
+
+    Args:
+        seed: Random seed of the model.
+        link: Socket for messages; ``None`` if data go over TCP.
+    """
+
+    _NO_STATE = 1 << 30
+
+    def __init__(self, seed: int, link: socket.socket | None) -> None:
+        self._trainer, self._link = Trainer(NumpyModel(seed)), link
+        self._early: list[bytes] = []
+        self._group: RingGroup | None = None
+        self._steps: list[int] = []
+        self._is_new = False
+
+    @property
+    def step(self) -> int:
+        """Number of finished training steps."""
+        return self._trainer.step
+
+    def warm_up(self) -> None:
+        """Calculate a gradient, for caches and allocators."""
+        self._trainer.model.gradient(0, 0)
+
+    def reset(self) -> None:
+        """Return to the initial state."""
+        self._trainer.restart()
+
+    def join(self, order: Mapping[str, Any]) -> None:
+        """Form the ring of an order."""
+        rank, world, generation = int(order["rank"]), int(order["world"]), int(order["generation"])
+        port = 20000 + generation % 20000
+        self._group = RingGroup(rank, world, generation, self._link, order["addresses"], port, early=self._early)
+
+    def agree(self, is_new: bool) -> None:
+        """Exchange the last finished steps of all ranks; ``is_new`` ranks have no state."""
+        self._is_new = is_new
+        self._steps = self._joined().gather(self._NO_STATE if is_new else self.step)
+
+    def restore(self) -> None:
+        """Return to the first step that a rank has not finished, and give the state to new ranks."""
+        trainer = self._trainer
+        known = [step for step in self._steps if step != self._NO_STATE]
+        if known and len(known) < len(self._steps):
+            if not self._is_new:
+                trainer.roll_back(min(known))
+            self._joined().broadcast(trainer.state, self._steps.index(known[0]))
+            trainer.step = min(known)
+
+    def train_step(self) -> None:
+        """Train one step."""
+        self._trainer.train_step(self._joined())
+
+    def finish(self) -> str:
+        """Wait for all ranks, and return the SHA-256 of this rank's state."""
+        digest = hashlib.sha256(self._trainer.state.tobytes()).hexdigest()
+        self._joined().gather(0)  # no rank leaves before all have the last step
+        return digest
+
+    def cut(self) -> None:
+        """Close the connections of the ring from another thread."""
+        if self._group is not None:
+            self._group.cut()
+
+    def leave(self) -> None:
+        """Release the ring."""
+        self.cut()
+        self._group = None
+
+    def _joined(self) -> RingGroup:
+        if self._group is None:
+            raise DeviceError("this rank was ordered to leave its ring")
+        return self._group
+
+
 # -- a job in torch ---------------------------------------------------------------------------------------------------
 
 
-def llama(seed: int) -> Model:
-    """Return a small Llama-like model with 0.35 M parameters."""
+def llama(seed: int, *, is_sharded: bool) -> tuple[Build, TrainStep]:
+    """Return how to build and to train a small Llama-style model with 0.35 M parameters.
+
+    Args:
+        seed: Random seed of parameters and data.
+        is_sharded: Shard parameters and optimizer over the ranks of a server (FSDP2); otherwise each rank has all.
+    """
     torch: Any = importlib.import_module("torch")
-    functional = torch.nn.functional
-    vocabulary, width, depth, heads, length, batch = 256, 96, 2, 4, 24, 2
-    hidden = 256
-    shapes: list[tuple[int, ...]] = [(vocabulary, width)]
-    for _ in range(depth):
-        shapes += [(width,), (3 * width, width), (width, width), (width,), (2 * hidden, width), (width, hidden)]
-    shapes += [(width,), (vocabulary, width)]
-    sizes = [int(np.prod(shape)) for shape in shapes]
-    rng = np.random.default_rng(seed)
-    start = np.concatenate([
-        np.ones(size) if len(shape) == 1 else 0.05 * rng.standard_normal(size)
-        for shape, size in zip(shapes, sizes, strict=True)
-    ]).astype(np.float32)  # fmt: skip
-    angle = torch.outer(torch.arange(length), 10000.0 ** (-torch.arange(0, width // heads, 2) / (width // heads)))
+    dist: Any = importlib.import_module("torch.distributed")
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    model_type = _llama_model_type()
+
+    def build(servers: int, per_server: int) -> tuple[Any, Any]:
+        torch.manual_seed(seed)
+        model = model_type()
+        if is_sharded:
+            fsdp: Any = importlib.import_module("torch.distributed.fsdp")
+            meshes: Any = importlib.import_module("torch.distributed.device_mesh")
+            mesh = meshes.init_device_mesh("cpu", (servers, per_server), mesh_dim_names=("servers", "shards"))
+            for layer in model.layers:
+                fsdp.fully_shard(layer, mesh=mesh)
+            fsdp.fully_shard(model, mesh=mesh)
+        else:
+            parallel: Any = importlib.import_module("torch.nn.parallel")
+            # Otherwise the first step of a group adds gradients in another order than later steps do.
+            model = parallel.DistributedDataParallel(model, find_unused_parameters=True)
+        return model, torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def train_step(model: Any, optimizer: Any, step: int) -> None:
+        rng = np.random.default_rng((seed, step, dist.get_rank()))
+        tokens = torch.from_numpy(rng.integers(0, _VOCABULARY, (_BATCH, _LENGTH + 1)))
+        logits = model(tokens[:, :-1])
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return build, train_step
+
+
+_VOCABULARY, _WIDTH, _DEPTH, _HEADS, _LENGTH, _BATCH, _HIDDEN = 256, 96, 2, 4, 24, 2, 256
+
+
+def _llama_model_type() -> Any:
+    torch: Any = importlib.import_module("torch")
+    nn, functional = torch.nn, torch.nn.functional
+    module_type: Any = nn.Module
+    size = _WIDTH // _HEADS
+    angle = torch.outer(torch.arange(_LENGTH), 10000.0 ** (-torch.arange(0, size, 2) / size))
     cos, sin = torch.cos(angle), torch.sin(angle)
 
     def rotated(x: Any) -> Any:
         real, imaginary = x[..., 0::2], x[..., 1::2]
         return torch.stack([real * cos - imaginary * sin, real * sin + imaginary * cos], dim=-1).flatten(-2)
 
-    class Llama:
-        params: Floats = start
+    class Layer(module_type):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.norm2 = nn.RMSNorm(_WIDTH), nn.RMSNorm(_WIDTH)
+            self.qkv, self.out = nn.Linear(_WIDTH, 3 * _WIDTH, bias=False), nn.Linear(_WIDTH, _WIDTH, bias=False)
+            self.gate = nn.Linear(_WIDTH, 2 * _HIDDEN, bias=False)
+            self.down = nn.Linear(_HIDDEN, _WIDTH, bias=False)
 
-        def gradient(self, step: int, rank: int) -> Floats:
-            """Return the gradient of the loss of predicting the next token."""
-            tokens = np.random.default_rng((seed, step, rank)).integers(0, vocabulary, (batch, length + 1))
-            data = torch.from_numpy(tokens)
-            flat = torch.from_numpy(self.params.copy()).requires_grad_()
-            parts = [part.view(shape) for part, shape in zip(torch.split(flat, sizes), shapes, strict=True)]
-            x = functional.embedding(data[:, :-1], parts[0])
-            for layer in range(depth):
-                norm, qkv, out, norm2, gate, down = parts[1 + 6 * layer : 7 + 6 * layer]
-                q, k, v = (
-                    functional.linear(functional.rms_norm(x, (width,), norm), qkv)
-                    .view(batch, length, 3, heads, -1)
-                    .unbind(2)
-                )
-                q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
-                mixed = functional.scaled_dot_product_attention(rotated(q), rotated(k), v, is_causal=True)
-                x = x + functional.linear(mixed.transpose(1, 2).reshape(batch, length, width), out)
-                up, gated = functional.linear(functional.rms_norm(x, (width,), norm2), gate).chunk(2, -1)
-                x = x + functional.linear(functional.silu(gated) * up, down)
-            logits = functional.linear(functional.rms_norm(x, (width,), parts[-2]), parts[-1])
-            loss = functional.cross_entropy(logits.reshape(-1, vocabulary), data[:, 1:].reshape(-1))
-            (gradient,) = torch.autograd.grad(loss, flat)
-            result: Floats = gradient.numpy()
-            return result
+        def forward(self, x: Any) -> Any:
+            q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, _HEADS, size)).permute(2, 0, 3, 1, 4)
+            mixed = functional.scaled_dot_product_attention(rotated(q), rotated(k), v, is_causal=True)
+            x = x + self.out(mixed.transpose(1, 2).flatten(2))
+            up, gated = self.gate(self.norm2(x)).chunk(2, -1)
+            return x + self.down(functional.silu(gated) * up)
 
-    return Llama()
+    class Llama(module_type):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(_VOCABULARY, _WIDTH)
+            self.layers = nn.ModuleList(Layer() for _ in range(_DEPTH))
+            self.norm, self.head = nn.RMSNorm(_WIDTH), nn.Linear(_WIDTH, _VOCABULARY, bias=False)
 
+        def forward(self, tokens: Any) -> Any:
+            x = self.embedding(tokens)
+            for layer in self.layers:
+                x = layer(x)
+            return self.head(self.norm(x))
 
-class GlooGroup:
-    """Ranks of a gloo group of torch.distributed.
-
-    A collective operation may hang when its connections are shut down (torch 2.13); it is then abandoned.
-
-    Args:
-        world: Number of ranks.
-        generation: Number of the group.
-        store: Address and port of the store of the supervisor.
-        timeout_s: Time limit of every collective.
-    """
-
-    def __init__(self, rank: int, world: int, generation: int, store: tuple[str, int], timeout_s: float = 10.0) -> None:
-        from datetime import timedelta
-
-        self._dist: Any = importlib.import_module("torch.distributed")
-        self.rank, self.world = rank, world
-        self._waits_for = threading.Event()
-        self._is_cut = False
-        limit = timedelta(seconds=timeout_s)
-        before = _sockets()
-        shared = self._dist.TCPStore(store[0], store[1], is_master=False, timeout=limit, wait_for_workers=False)
-        prefixed = self._dist.PrefixStore(f"g{generation}", shared)
-        self._gloo = self._dist.ProcessGroupGloo(prefixed, rank, world, limit)
-        self._own = _sockets() - before
-
-    def sum(self, values: Floats) -> Floats:
-        """Return the sum of ``values`` over all ranks of the group."""
-        torch: Any = importlib.import_module("torch")
-        total = torch.from_numpy(values.copy())
-        self._wait(self._gloo.allreduce([total]))
-        result: Floats = total.numpy()
-        return result
-
-    def gather(self, number: int) -> list[int]:
-        """Return one number per rank, in rank order."""
-        torch: Any = importlib.import_module("torch")
-        counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
-        self._wait(self._gloo.allgather([counts], [torch.tensor([number])]))
-        return [int(index) for index in counts]
-
-    def broadcast(self, values: Floats, source: int) -> None:
-        """Overwrite ``values`` of every rank by the values of one rank."""
-        torch: Any = importlib.import_module("torch")
-        # An abandoned collective must not write into the state of the job.
-        arriving = torch.from_numpy(values.copy())
-        options = self._dist.BroadcastOptions()
-        options.rootRank = source
-        self._wait(self._gloo.broadcast([arriving], options))
-        values[:] = arriving.numpy()
-
-    def _wait(self, work: Any) -> None:
-        """Wait for a collective operation, or until the connections are shut down."""
-        has_ended = threading.Event()  # a separate event, because abandoned collectives may end at any time
-        self._waits_for = has_ended
-        work.get_future().then(lambda _: has_ended.set())
-        if not self._is_cut:
-            has_ended.wait()
-        if self._is_cut:
-            raise DeviceError("the communication group was cut during a collective operation")
-        work.wait()
-
-    def cut(self) -> None:
-        """Shut down the connections, which ends waiting operations."""
-        for handle in self._own:
-            with contextlib.suppress(OSError):
-                copy = os.dup(handle)
-                with socket.socket(fileno=copy) as connection:
-                    # If the listening socket is shut down, the others do not wake (torch 2.13).
-                    if not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                        connection.shutdown(socket.SHUT_RDWR)
-        self._is_cut = True
-        self._waits_for.set()
-
-    def end(self) -> None:
-        """Release the group after :meth:`cut`."""
-        groups = [self._gloo]
-        self._gloo = None
-        threading.Thread(target=groups.clear, daemon=True).start()
+    return Llama
 
 
-def _sockets() -> set[int]:
-    handles = set()
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                handles.add(int(name))
-    return handles
-
-
-def create_model(job: str, seed: int) -> Model:
-    """Return the model of a job, ``torch`` or ``numpy``."""
-    if job == "numpy":
-        return NumpyModel(seed)
-    torch: Any = importlib.import_module("torch")
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    return llama(seed)
-
-
-def create_group(order: Mapping[str, Any], link: socket.socket | None, early: list[bytes]) -> RingGroup | GlooGroup:
-    """Return the communication group described by an order of the supervisor."""
-    rank, world, generation = int(order["rank"]), int(order["world"]), int(order["generation"])
-    if order["job"] == "torch":
-        return GlooGroup(rank, world, generation, (str(order["store"][0]), int(order["store"][1])))
-    return RingGroup(rank, world, generation, link, order["addresses"], 20000 + generation % 20000, early=early)
+def create_job(job: str, seed: int, link: socket.socket | None) -> RankJob:
+    """Return the job of one rank: ``torch``, ``sharded`` (torch) or ``numpy``."""
+    return RingJob(seed, link) if job == "numpy" else TorchJob(*llama(seed, is_sharded=job == "sharded"))

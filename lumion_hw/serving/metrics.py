@@ -238,14 +238,14 @@ _GAUGES: Mapping[str, tuple[str, tuple[str, ...], Callable[[ServedState], _Rows]
         _scalar(lambda s: float(s.lease.number)),
     ),
     "lumion_fabric_severity": (
-        "Highest severity of the fabric's alarms: 0 none, 1 minor, 2 major (a job has no circuits).",
+        "Highest severity of the fabric's alarms: 0 none, 1 minor, 2 major (a job cannot train).",
         (),
         _fabric(lambda f: [((), float(alarm_severity(f.severity)))]),
     ),
     "lumion_fabric_job_connected": (
         "1 if all circuits of a job are set up.",
         ("job",),
-        _fabric(lambda f: [((job.name,), float(job.condition == "connected")) for job in f.jobs]),
+        _fabric(lambda f: [((job.name,), float(job.condition in ("connected", "not resumed"))) for job in f.jobs]),
     ),
     "lumion_fabric_job_refused": (
         "1 if a job has no circuits because no spare can be used.",

@@ -2,38 +2,45 @@
 
 import importlib.util
 import os
+import socket
 import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lumion_hw.errors import ConfigError, DeviceError
-from lumion_hw.rehearsal import SPAN_NAMES, Milestones, Rehearsal, RehearsalSetting, SwitchedLight, rehearse
-from lumion_hw.rehearsal.network import NamespaceNetwork, reason_without_namespaces
+from lumion_hw.rehearsal import SPAN_NAMES, Fault, Milestones, Rehearsal, RehearsalSetting, SwitchedLight, rehearse
+from lumion_hw.rehearsal.light import ring_light
+from lumion_hw.rehearsal.network import NamespaceNetwork, _routes, reason_without_namespaces
 from lumion_hw.rehearsal.timing import Milestone, table
-from lumion_hw.rehearsal.training import NumpyModel, Trainer
+from lumion_hw.rehearsal.training import NumpyModel, RingGroup, Trainer
+from lumion_hw.training.ranks import Rank, Ranks
 
 WHY_NOT = reason_without_namespaces()
 namespaces = pytest.mark.skipif(WHY_NOT is not None, reason=f"no namespaces: {WHY_NOT}")
 torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-JOB = ("group_up", "first_allreduce", "state_restored", "first_step")
+FAULTS: tuple[Fault, ...] = ("light", "kill", "freeze")
+EVERY_FAULT: tuple[Fault, ...] = (*FAULTS, "server", "spare", "two")
 
 
 def children() -> set[str]:
     return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
-def rehearsed(**setting: object) -> list[Rehearsal]:
-    light = SwitchedLight(["a", "b"], ["c"])
+def rehearsed(faults: Sequence[Fault] = FAULTS, servers: int = 2, **setting: object) -> list[Rehearsal]:
+    names = [f"server{number}" for number in range(servers + 2)]
+    light = SwitchedLight(names[:servers], names[servers:])
     before = children()
-    found = rehearse(light, ["light", "kill", "freeze"], RehearsalSetting(**setting))  # type: ignore[arg-type]
+    found = rehearse(light, faults, RehearsalSetting(**setting))  # type: ignore[arg-type]
     assert children() == before, "nothing is left behind"
+    assert [each.fault for each in found] == list(faults)
     return found
 
 
 def check(found: list[Rehearsal]) -> None:
-    assert [each.fault for each in found] == ["light", "kill", "freeze"]
     for each in found:
         assert all(each.identical)
         for trial in each.trials:
@@ -42,20 +49,37 @@ def check(found: list[Rehearsal]) -> None:
             at_ms = [milestone.at_ms for milestone in trial]
             assert at_ms == sorted(at_ms)
             assert all(milestone.source.startswith(("measured", "emulated: ")) for milestone in trial)
-    light, kill, freeze = (next(m for m in each.trials[0] if m.name == "detected").source for each in found)
-    assert "light" in light, "noticed although every process beats"
-    assert "control connection" in kill
-    assert "no beat" in freeze
+    detected = {each.fault: next(m for m in each.trials[0] if m.name == "detected").source for each in found}
+    for fault, words in (("light", "light"), ("kill", "control connection"), ("freeze", "no beat")):
+        assert words in detected.get(fault, words), "every process beats when light is lost"
 
 
 def test_a_job_over_pairs_of_sockets_survives_every_fault_bit_for_bit() -> None:
-    check(rehearsed(network="pairs", job="numpy"))
+    check(rehearsed(EVERY_FAULT, servers=3, network="pairs", job="numpy"))
+
+
+def test_a_fault_that_leaves_no_state_or_no_spare_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'two' needs a job on three servers"):
+        rehearsed(["two"], network="pairs", job="numpy")
+    with pytest.raises(ConfigError, match="'spare' needs 2 spare servers, but there are 1"):
+        rehearse(SwitchedLight(["a", "b"], ["c"]), ["spare"], RehearsalSetting(network="pairs", job="numpy"))
+
+
+def test_frames_take_several_circuits_of_a_ring_and_none_that_is_dark() -> None:
+    ports = {name: number for number, name in enumerate("abcde")}
+    ring = ring_light(["a", "b", "c", "d"], dark=[])
+    assert ring["a"] == ["d", "b"], "the predecessor comes first"
+    assert _routes(ring, ports)[ports["a"]] == {2: 1, 3: 2, 4: 3}, "c is reached over b or d, and e is a spare"
+    lit = ring_light(["a", "b", "c", "d"], dark=["b"])
+    assert _routes(lit, ports)[ports["b"]] == {}
+    assert _routes(lit, ports)[ports["a"]] == {2: 1, 3: 2, 4: 3}, "light still arrives at b"
+    assert lit["c"] == ["", "d"], "the light of its predecessor b does not arrive"
 
 
 @pytest.mark.long
 @namespaces
 def test_frames_of_a_job_pass_between_namespaces_while_light_arrives() -> None:
-    found = rehearsed(network="tap", job="numpy")
+    found = rehearsed(servers=3, network="tap", job="numpy")
     check(found)
     assert found[-1].frames["moved"] > 1000
     assert found[-1].frames["dropped"] > 0
@@ -65,8 +89,16 @@ def test_frames_of_a_job_pass_between_namespaces_while_light_arrives() -> None:
 @pytest.mark.long
 @namespaces
 @torch
-def test_a_torch_job_survives_every_fault_bit_for_bit() -> None:
-    check(rehearsed(network="tap", job="torch"))
+@pytest.mark.parametrize("job", ["torch", "sharded"])
+def test_a_torch_job_survives_every_fault_bit_for_bit(job: str) -> None:
+    check(rehearsed([*FAULTS, "server", "spare"], network="tap", job=job))
+
+
+@pytest.mark.long
+@namespaces
+@torch
+def test_a_torch_job_on_three_servers_survives_two_faults_at_once() -> None:
+    check(rehearsed(["two", "light"], servers=3, network="tap", job="sharded"))
 
 
 @pytest.mark.long
@@ -92,10 +124,12 @@ def test_the_network_itself_follows_the_light() -> None:
             return subprocess.run(words, check=False).returncode == 0  # refused by the other side: it was reached
 
         assert (carrier(0), reaches(0, "b")) == (False, False)
-        network.forwarder.set_light({"a": "b", "b": "a"})
+        network.forwarder.set_light(ring_light(["a", "b"], dark=[]))
+        network.wait_until_running(["a", "b"])
         assert (carrier(0), carrier(2)) == (True, False)
         assert (reaches(0, "b"), reaches(0, "c")) == (True, False)
-        network.forwarder.set_light({"a": "c", "c": "a"})
+        network.forwarder.set_light(ring_light(["a", "c"], dark=[]))
+        network.wait_until_running(["a", "c"])
         assert (reaches(0, "c"), reaches(0, "b")) == (True, False)
         network.forwarder.set_light({})
         assert not reaches(0, "c")
@@ -108,13 +142,34 @@ def test_the_network_itself_follows_the_light() -> None:
 
 @pytest.mark.skipif(WHY_NOT is None, reason="namespaces are possible here")
 def test_without_privileges_it_says_why_and_falls_back() -> None:
-    found = rehearsed()
+    found = rehearsed(job="numpy")
     assert any(WHY_NOT in words for words in found[0].fell_back)  # type: ignore[operator]
 
 
 def test_what_is_asked_for_and_cannot_be_is_refused_before_anything_is_started() -> None:
     with pytest.raises(ConfigError, match=r"gloo needs network interfaces|torch is not installed"):
         rehearse(SwitchedLight(["a", "b"], ["c"]), ["kill"], RehearsalSetting(network="pairs", job="torch"))
+
+
+class _BusyLink(socket.socket):
+    """A link whose other end takes no message at first."""
+
+    is_busy = True
+
+    def send(self, data: bytes, flags: int = 0) -> int:  # type: ignore[override]
+        if self.is_busy:
+            self.is_busy = False
+            raise TimeoutError("timed out")
+        return super().send(data, flags)
+
+
+def test_a_ring_waits_for_a_link_that_takes_no_message_yet() -> None:
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    values = np.arange(50_000, dtype=np.float32)
+    with _BusyLink(fileno=ends[0].detach()) as busy, ends[1] as other, ThreadPoolExecutor() as pool:
+        rings = [RingGroup(rank, 2, 1, link) for rank, link in enumerate((busy, other))]
+        sums = list(pool.map(lambda ring: ring.sum(values), rings))
+    assert all(np.array_equal(found, 2.0 * values) for found in sums)
 
 
 def test_a_rank_goes_back_one_step_and_no_more() -> None:
@@ -152,3 +207,21 @@ def test_spans_are_told_over_trials_and_never_as_one_number() -> None:
     milestones.mark("group_up", last="a")
     milestones.mark("group_up", last="b")
     assert [each.last for each in milestones.in_order()] == ["b"], "the last participant counts"
+
+
+def test_a_rank_whose_reports_wait_unread_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr("lumion_hw.training.ranks.time.monotonic", lambda: now_s[0])
+    beat = b'{"is": "beat"}\n'
+    ranks, (own, other) = Ranks(), socket.socketpair()
+    ranks.add(Rank("server0", 0, own))
+    other.sendall(beat)
+    assert ranks.listen(1.0) == []
+    now_s[0] += 10.0  # the supervisor waits for the light of a spare
+    other.sendall(beat)
+    assert ranks.failed(["server0"]) is None
+    assert ranks.listen(1.0) == []
+    now_s[0] += 10.0
+    assert ranks.failed(["server0"]) == ("server0", "no beat for 10000 ms")
+    ranks.close()
+    other.close()

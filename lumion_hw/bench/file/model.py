@@ -330,6 +330,9 @@ class FabricModel(StrictModel):
         le=60.0,
         description="Loss of light in a single fibre for less than this time counts as fading, not as failure.",
     )
+    hook_timeout_s: Number = Field(
+        600.0, ge=0.1, le=86400.0, description="Time limit of each call of the jobs' hook program."
+    )
     detectors: tuple[DetectorModel, ...] = Field(
         (DetectorModel(detector="photodiodes"), DetectorModel(detector="modules")),
         description="Detectors of failures.",
