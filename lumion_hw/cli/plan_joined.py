@@ -9,9 +9,23 @@ from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_o
 
 
 @click.command()
-@click.option("--accelerators", type=click.IntRange(2), default=100_000, show_default=True, help="Accelerators.")
-@click.option("--per-rack", type=int, default=64, show_default=True, help="Accelerators of a rack; a power of 2.")
-@click.option("--radix", type=int, default=64, show_default=True, help="Ports on each side of a spine; a power of 2.")
+@click.option(
+    "--accelerators", type=click.IntRange(2, 131_072), default=100_000, show_default=True, help="Accelerators."
+)
+@click.option(
+    "--per-rack",
+    type=click.IntRange(2, 1024),
+    default=64,
+    show_default=True,
+    help="Accelerators of a rack; a power of 2.",
+)
+@click.option(
+    "--radix",
+    type=click.IntRange(2, 1024),
+    default=64,
+    show_default=True,
+    help="Ports on each side of a spine; a power of 2.",
+)
 @click.option("--load", type=Number("", 0.0, 1.0), default=0.9, show_default=True, help="Share that sends to another.")
 @click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed.")
 @json_option

@@ -27,8 +27,10 @@ WITHOUT_REALS = {
     "lumion_hw/schedules/documents.py": "names and whole numbers",
     "lumion_hw/circuits/lock.py": "names and whole numbers",
     "lumion_hw/cli/emulate.py": "names and addresses",
-    "lumion_hw/rehearsal/worker.py": "between processes of one rehearsal",
-    "lumion_hw/rehearsal/rehearse.py": "between processes of one rehearsal",
+    "lumion_hw/training/member.py": "between processes of one job",
+    "lumion_hw/training/ranks.py": "between processes of one job",
+    "lumion_hw/integrations/torchrun.py": "between processes of one job, and times",
+    "lumion_hw/emulator/wires/light_link.py": "between emulators, and a reader ignores light without a finite power",
     "lumion_hw/rehearsal/network.py": "between processes of one rehearsal",
     "firmware_protocol/schema.py": "the description of the protocol",
 }

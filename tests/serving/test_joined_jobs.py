@@ -25,6 +25,7 @@ def step(connection: PvaConnection, name: str, **values: object) -> object:
     return connection.run_job("joined", {"step": name, **values})
 
 
+@pytest.mark.long
 def test_a_prepared_segment_is_lit_kept_and_disconnected(served: Served, connection: PvaConnection) -> None:
     (planned,) = connection.call("", "plan_joined", [[REQUEST]])
     assert planned["circuit"] == NAME
@@ -45,6 +46,7 @@ def test_a_prepared_segment_is_lit_kept_and_disconnected(served: Served, connect
     assert connection.call("", "joined_circuits")["circuits"] == []
 
 
+@pytest.mark.long
 def test_no_other_job_runs_while_a_change_is_prepared(connection: PvaConnection) -> None:
     step(connection, "prepare", change="pod-1", circuits=[REQUEST])
     for kind, values in (("connect", {"circuits": ["sfp-b:sfp-c"]}), ("disconnect", {}), ("calibrate", {})):

@@ -40,6 +40,7 @@ NO_PATHS = {
     "lumion_hw.circuits.CircuitRequest.__init__.target": "a device",
     "lumion_hw.serving.ServedCircuit.__init__.target": "a device",
     "lumion_hw.circuits.CircuitService.__init__.record_path": "made by open()",
+    "lumion_hw.joined.JoinedFile.__init__.folder": "made by load_joined()",
 }
 
 
