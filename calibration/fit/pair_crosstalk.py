@@ -246,6 +246,9 @@ class Pairs:
         light = _without(elimination, self._light(self._random_directions(_PROBES)))
         expected = float((light**2).sum()) / _PROBES
         spread = 2.0 * float((self._transpose(light) ** 2).sum()) / _PROBES
+        if not spread:  # no crosstalk was found, so there is none of which pairs could deviate
+            without = np.zeros((self._n, 0), np.float32)
+            return RowScore(CROSSTALK_PAIRS, 0.0, 0.0, 0.0, lambda: without)
         variance = (slope - expected) / (0.5 * spread)
         error = np.sqrt(spread) / (0.5 * spread)
         if variance > _MIN_EFFECT_SIGMA * error:
