@@ -53,7 +53,7 @@ def fit_with_best_signs(
             if fit.discrepancy > 0.0 and model.work.is_used_up:
                 return fit
             trial = _with_reversed_sign(name, puc, fitting, model, likelihood, prior, fit)
-            if trial is not None and _cost(fit, prior) - _cost(trial, prior) > _MIN_GAIN:
+            if trial is not None and fit.cost(prior) - trial.cost(prior) > _MIN_GAIN:
                 fit = trial
     return fit
 
@@ -75,10 +75,10 @@ def _with_reversed_sign(
     while excess > 0.0:
         if getattr(trial.parameters, name)[puc] * reversed_rad[puc] <= 0.0:
             return None
-        before = _cost(trial, prior)
+        before = trial.cost(prior)
         trial = fitting.run(trial.parameters, _ROUNDS, near=True, earlier_fit=trial, allow_near_information=True)
-        excess = _cost(trial, prior) - _cost(fit, prior) + _MIN_GAIN
-        if excess > _MORE_RUNS * (before - _cost(trial, prior)):
+        excess = trial.cost(prior) - fit.cost(prior) + _MIN_GAIN
+        if excess > _MORE_RUNS * (before - trial.cost(prior)):
             return None
     _log.info("trying the opposite sign of %s of PUC %d", name, puc)
     return fitting.run(trial.parameters, near=True, allow_near_information=True, convergence_sigma=ON_THE_WAY_SIGMA)
@@ -103,9 +103,3 @@ def _pucs_with_barrier(name: str, model: MeshModel, likelihood: Likelihood, fit:
 def _with_angles(parameters: MeshParameters, name: str, angles_rad: NDArray[np.float64]) -> MeshParameters:
     changed: dict[str, Any] = {name: angles_rad}
     return replace(parameters, **changed)
-
-
-def _cost(fit: FitResult, prior: Prior) -> float:
-    """Return χ² of readings and prior."""
-    deviation = (fit.vector - prior.mean)[fit.free]
-    return fit.chi2_per_reading * fit.readings + float(deviation @ fit.prior_information @ deviation)

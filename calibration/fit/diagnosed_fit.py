@@ -351,14 +351,9 @@ class FaultDiagnosis:
             if not rows or not self._has_work_for_rows():
                 break
             usual = self.with_physics(usual.physics)._add_rows(usual, rows)
-        final = self.with_physics(usual.physics)
-        is_better = usual.fit.certified and final._cost(usual.fit) < self._cost(diagnosed.fit)
+        cost = usual.fit.cost(self.with_physics(usual.physics).prior)
+        is_better = usual.fit.certified and cost < diagnosed.fit.cost(self.prior)
         return usual if is_better else diagnosed
-
-    def _cost(self, fit: FitResult) -> float:
-        """Return χ² of readings and prior."""
-        deviation = (fit.vector - self.prior.mean)[fit.free]
-        return fit.chi2_per_reading * fit.readings + float(deviation @ fit.prior_information @ deviation)
 
     def _rows_for_certificate(self, diagnosed: DiagnosedFit, rows: Sequence[RowScore]) -> tuple[RowScore, ...]:
         """Return the physical effects that a fit must include before its errors can be certified."""

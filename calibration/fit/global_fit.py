@@ -138,6 +138,11 @@ class FitResult:
         determined = float((self.inverse * self.information).sum())
         return self.chi2_per_reading * self.readings / max(self.readings - determined, 1.0)
 
+    def cost(self, prior: Prior) -> float:
+        """Return χ² of readings and prior."""
+        deviation = (self.vector - prior.mean)[self.free]
+        return self.chi2_per_reading * self.readings + float(deviation @ self.prior_information @ deviation)
+
     def covariance(self) -> Real:
         """Return the covariance of all parameters, prior included, shape ``(size, size)``; 0 for fixed parameters."""
         result = np.zeros((len(self.vector), len(self.vector)))
