@@ -24,13 +24,21 @@ import yaml
 # This folder has a module of the same name as the package calibration.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent]
 
-MESHES = [
-    ("rectangular", 4), ("rectangular", 5), ("rectangular", 6), ("rectangular", 8),
-    ("clements", 3), ("clements", 4), ("clements", 5), ("clements", 6),
-    ("reck", 3), ("reck", 4), ("reck", 5), ("reck", 6),
-    ("benes", 4), ("benes", 8), ("crossbar", 3), ("crossbar", 4), ("crossbar", 5),
-]  # fmt: skip
-MAX_CELLS = 30
+MESHES: dict[str, list[tuple[int, ...]]] = {
+    "rectangular": [(4,), (5,), (6,), (8,)],
+    "clements": [(3,), (4,), (5,)],
+    "reck": [(3,), (4,), (5,)],
+    "bell": [(3,), (4,), (5,)],
+    "benes": [(4,), (8,)],
+    "dilated-benes": [(4,)],
+    "spanke": [(2,), (4,)],
+    "crossbar": [(3,), (4,), (5,)],
+    "columns": [(2,), (3,), (4,), (2, 3), (1, 2, 1)],
+    "rings": [(1,), (2,)],
+    "square": [(2, 2), (2, 3), (3, 3)],
+    "triangular": [(2, 3), (3, 3), (3, 4)],
+}
+"""Sizes of every layout that have at most 30 cells."""
 OXIDE_DECAY_MM = (0.01, 0.1)
 """Range of the distance over which the crosstalk through the oxide falls to 1/e (Jacques 2019: 0.01 mm)."""
 MIN_GROUP = 8
@@ -44,12 +52,15 @@ def drawn_bench(number: int, max_crosstalk: float = 0.05) -> dict[str, Any]:
 
     ``max_crosstalk`` is the largest phase of a heater on the other arm of its PUC, relative to that on its own arm.
     """
-    from lumion_hw.mesh.layout.topologies import build_mesh
+    from lumion_hw.mesh.layout.topologies import LAYOUTS, build_mesh
 
     rng = np.random.default_rng([0xC41B, number])
-    meshes = [mesh for mesh in MESHES if build_mesh(mesh[0], (mesh[1],)).n_pucs <= MAX_CELLS]
-    topology, ports = meshes[rng.integers(len(meshes))]
-    mesh = build_mesh(topology, (ports,))
+    word = list(MESHES)[rng.integers(len(MESHES))]
+    size = MESHES[word][rng.integers(len(MESHES[word]))]
+    mesh, layout = build_mesh(word, size), LAYOUTS[word]
+    # Recirculating meshes have no sides: half of their rim takes light in.
+    half = len(mesh.fibre_ports) // 2
+    inputs, outputs = mesh.fibre_ports[:half], mesh.fibre_ports[half:]
     p_pi_mw = float(np.exp(rng.uniform(np.log(2.0), np.log(40.0))))
     heat_mw = 2.3 * 1.15 * p_pi_mw
     # A Qontrol drives at most 24 mA and 12 V.
@@ -60,7 +71,7 @@ def drawn_bench(number: int, max_crosstalk: float = 0.05) -> dict[str, Any]:
     # Enough current for 2.3 π of the least efficient heater, whose resistance may fall by 5 %.
     max_ma = min(float(np.sqrt(2.3 * high_mw / (0.92 * ohm * 1e-3))), 24.0)
     n_heaters = int(mesh.has_heater.sum())
-    meters = {f"meter{index}": {"kind": "keysight-n77xx", "model": "N7745A"} for index in range(-(-ports // 8))}
+    meters = {f"meter{index}": {"kind": "keysight-n77xx", "model": "N7745A"} for index in range(-(-len(outputs) // 8))}
     return {
         "version": 1,
         "name": f"chip{number}",
@@ -75,12 +86,12 @@ def drawn_bench(number: int, max_crosstalk: float = 0.05) -> dict[str, Any]:
             "laser": {"kind": "keysight-laser", "model": "N7776C", "pin": "1234"},
             "switch": {"kind": "polatis"},
             **meters,
-            **{f"paddles{port}": {"kind": "oz-epc04"} for port in range(ports)},
+            **{f"paddles{index}": {"kind": "oz-epc04"} for index in range(len(inputs))},
         },
         "mesh": {
             "controller": "mesh0",
-            "topology": topology,
-            "ports": ports,
+            "topology": mesh.topology,
+            str(layout.key): list(size) if layout.many else size[0],
             "typical": {
                 "p_pi_min_mw": round(low_mw, 3),
                 "p_pi_max_mw": round(high_mw, 3),
@@ -93,14 +104,14 @@ def drawn_bench(number: int, max_crosstalk: float = 0.05) -> dict[str, Any]:
                 {
                     "laser": "laser",
                     "port": port,
-                    "through": [{"device": "switch", "enters": 1, "leaves": 17 + port}],
-                    "polarization": f"paddles{port}",
+                    "through": [{"device": "switch", "enters": 1, "leaves": 17 + index}],
+                    "polarization": f"paddles{index}",
                 }
-                for port in range(ports)
+                for index, port in enumerate(inputs)
             ],
             "outputs": [
-                {"port": ports + port, "tap": {"meter": f"meter{port // 8}", "channel": 1 + port % 8}}
-                for port in range(ports)
+                {"port": port, "tap": {"meter": f"meter{index // 8}", "channel": 1 + index % 8}}
+                for index, port in enumerate(outputs)
             ],
         },
         "emulation": {
@@ -125,15 +136,16 @@ def calibrated(number: int, max_crosstalk: float) -> dict[str, Any]:
     from lumion_hw.errors import LumionError
 
     document = drawn_bench(number, max_crosstalk)
-    mesh = document["mesh"]
-    result: dict[str, Any] = {"chip": number, "mesh": f"{mesh['topology']} {mesh['ports']}"}
-    result["p_pi_mw"] = round(float(np.sqrt(mesh["typical"]["p_pi_min_mw"] * mesh["typical"]["p_pi_max_mw"])), 2)
+    typical = document["mesh"]["typical"]
+    result: dict[str, Any] = {"chip": number}
+    result["p_pi_mw"] = round(float(np.sqrt(typical["p_pi_min_mw"] * typical["p_pi_max_mw"])), 2)
     began = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bench.yaml"
         path.write_text(yaml.safe_dump(document))
         try:
             with Bench.emulate(path, seed=number) as bench:
+                result["mesh"] = bench.mesh.topology.label
                 probe = BenchProbe(bench)
                 probe.align_all()
                 run = Calibration(probe, probe.device_under_test(), number)

@@ -219,7 +219,7 @@ class FaultDiagnosis:
 
         Only loops do, and a single loop shows the phase that is common to all PUCs.
         """
-        return int(np.count_nonzero(self.free[self.model.space.group("loops")])) > 1
+        return bool(self.free[self.model.space.group("loops")].any())
 
     def _try_heat_through_oxide(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Fit with heat that reaches the other arm of each PUC, if crosstalk seems much stronger than expected.

@@ -97,24 +97,33 @@ class PassiveGuess:
 def mean_levels(observations: Observations, sources: tuple[int, ...], light: MeanLight) -> Levels:
     """Return the levels at which the predicted mean light equals the median reading of each source and monitor."""
     number = np.searchsorted(sources, observations.source)
-    expected = light.power[np.ix_(observations.monitors, sources)].T
+    expected = light.power[np.ix_(observations.monitors, sources)].T[number]
+    reached = expected > 0.0
     # The median of speckle is ln 2 times its mean.
-    with np.errstate(divide="ignore", invalid="ignore"):  # no light reaches some monitors
-        # Use logarithms, because levels multiply and speckle has a long tail.
-        excess = np.log(np.maximum(observations.reading_ma, 0.0) / (np.log(2.0) * expected[number]) + _DIMMEST)
+    share = np.divide(
+        np.maximum(observations.reading_ma, 0.0),
+        np.log(2.0) * expected,
+        out=np.full(expected.shape, np.nan),
+        where=reached,
+    )
+    # Use logarithms, because levels multiply and speckle has a long tail.
+    excess = np.log(share + _DIMMEST)
     source, monitor = np.zeros(len(sources)), np.zeros(len(observations.monitors))
+    seen = np.flatnonzero(np.isfinite(excess).any(axis=0))
     # For a monitor that reads zero in most settings, use a quantile of its brighter readings.
-    dark = (np.nan_to_num(observations.reading_ma, nan=1.0) <= 0.0).mean(axis=0)
-    faint = {
-        index: 0.5 * (1.0 + min(dark[index], _MAX_DARK_FRACTION)) for index in np.flatnonzero(dark >= 0.5).tolist()
-    }
+    dark = (share[:, seen] <= 0.0).sum(axis=0) / reached[:, seen].sum(axis=0)
+    faint = [
+        (int(index), 0.5 * (1.0 + min(part, _MAX_DARK_FRACTION)))
+        for index, part in zip(seen, dark, strict=True)
+        if part >= 0.5
+    ]
     for _ in range(_LEVEL_ROUNDS):
         for index in range(len(sources)):
             # Alternate medians for sources and monitors. A mean would follow the brightest speckle.
             source[index] = np.nanmedian(excess[number == index] - monitor)
         corrected = excess - source[number][:, None]
-        monitor = np.nanmedian(corrected, axis=0)
-        for index, quantile in faint.items():
+        monitor[seen] = np.nanmedian(corrected[:, seen], axis=0)
+        for index, quantile in faint:
             monitor[index] = np.nanquantile(corrected[:, index], quantile) - np.log(
                 -np.log(1.0 - quantile) / np.log(2.0)
             )
@@ -133,8 +142,11 @@ def guess_passive_phases(
     number = np.searchsorted(sources, observations.source)
     expected = light.power[np.ix_(observations.monitors, sources)].T[number]
     typical = expected * levels.source[number][:, None] * levels.monitor
-    relative = np.minimum(observations.reading_ma / typical, _BRIGHTEST)
-    relative = np.nan_to_num(relative - np.nanmean(relative, axis=0))
+    is_used = np.isfinite(observations.reading_ma) & (typical > 0.0)
+    relative = np.divide(observations.reading_ma, typical, out=np.zeros(typical.shape), where=is_used)
+    relative = np.minimum(relative, _BRIGHTEST)
+    mean = relative.sum(axis=0) / np.maximum(is_used.sum(axis=0), 1)
+    relative = np.where(is_used, relative - mean, 0.0)
     # Expected signed effect of each PUC on each reading; readings that a PUC hardly affects get no weight.
     swing = light.relative_swing(sources, observations.monitors)
     votes = np.empty((len(number), swing.shape[2]))

@@ -328,12 +328,18 @@ def parameter_numbers(group: slice) -> NDArray[np.int64]:
     return np.arange(group.start, group.stop)
 
 
-def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
-    """Return the mean square of the width of an effect over chips with the effect and chips without it."""
-    allowed = widths <= largest
-    highest = max(float(evidence[allowed].max()), 0.0)
-    weight = np.exp(np.where(allowed, evidence - highest, -np.inf))
-    without = allowed.sum() * (1.0 - _PRESENT) / _PRESENT * np.exp(-highest)
+def _mean_square_width(name: str, information: Real, slope: Real) -> float:
+    """Return the mean square of the width of an effect over chips with the effect and chips without it.
+
+    Before the readings, widths up to the usual one are equally likely in their logarithm. Above it, their probability
+    falls with the square of the width.
+    """
+    row = ROWS[name]
+    widths, evidence = evidence_by_width(information, slope, row.largest)
+    before = np.where(widths <= row.largest, np.minimum(1.0, (row.usual / widths) ** 2), 0.0)
+    highest = max(float(evidence[widths <= row.largest].max()), 0.0)
+    weight = before * np.exp(np.minimum(evidence - highest, 0.0))
+    without = before.sum() * (1.0 - _PRESENT) / _PRESENT * np.exp(-highest)
     return float((weight * widths**2).sum() / (weight.sum() + without))
 
 
@@ -370,9 +376,7 @@ class ExcludedEffects:
         used = np.column_stack([self.information, self.slope])
         all_settings = used / self.share
         for name, group in self.places.items():
-            width2 = _mean_square_width(
-                *evidence_by_width(used[group, group], used[group, -1], ROWS[name].largest), ROWS[name].largest
-            )
+            width2 = _mean_square_width(name, used[group, group], used[group, -1])
             prior = np.eye(group.stop - group.start) / width2
             covariance = inverse_of(all_settings[group, group] + prior)
             moved = covariance @ all_settings[group, -1]

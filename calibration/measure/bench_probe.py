@@ -56,8 +56,8 @@ class BenchProbe:
         self._temperature = TemperatureLock(bench)
         self._aligner = aligner or Aligner(bench.clock)
         self._began_s = bench.clock.now()
-        self._seconds = dual_input_ports(bench.wiring.inputs)
-        second = set(self._seconds.values())
+        self._second_ports = dual_input_ports(bench.wiring.inputs)
+        second = set(self._second_ports.values())
         # The settings of other devices in the fibres must not change during measurements.
         self._wiring = wiring_with_device_losses(bench, driven_switches(bench.wiring.inputs))
         self._inputs = {path.port: path for path in self._wiring.inputs if path.port not in second}
@@ -88,6 +88,11 @@ class BenchProbe:
         """Ports that receive light from a module or laser; for a source with two ports, the first one."""
         used = self._inputs if self._only_sources is None else self._only_sources
         return tuple(port for port in self._inputs if port in used and port not in self._dead_ports)
+
+    @property
+    def second_ports(self) -> Mapping[int, int]:
+        """Second port of each source with two ports, by its first port."""
+        return self._second_ports
 
     @property
     def monitors(self) -> tuple[int, ...]:
@@ -176,7 +181,7 @@ class BenchProbe:
             ConfigError: A fibre was connected or disconnected since the calibration.
         """
         space = space_from_record(record)
-        recorded, connected = _joint_ports(space.sources, space.seconds), _joint_ports(self._inputs, self._seconds)
+        recorded, connected = _joint_ports(space.sources, space.seconds), _joint_ports(self._inputs, self.second_ports)
         for group in sorted(map(sorted, connected - recorded)):
             if before := [sorted(ports) for ports in recorded if ports & set(group)]:
                 raise ConfigError(
@@ -213,7 +218,7 @@ class BenchProbe:
             monitor_spread_db=_FACET_SPREAD_DB if mesh.meters else MONITOR_SPREAD_DB,
             source_spread_hz=max(source.spread_hz for source in live_sources.values()) if len(devices) > 1 else 0.0,
             tunable_hz=tunable,
-            seconds={port: second for port, second in self._seconds.items() if port in live_sources},
+            seconds={port: second for port, second in self.second_ports.items() if port in live_sources},
             sources_by_hand=self.sources_by_hand,
             monitors_by_hand=self.monitors_by_hand,
             settle_s=None if mesh.settle_s == SETTLE_S else mesh.settle_s,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from calibration.measure.plug_requests import Fibre
 from calibration.measure.probe import Probe
-from calibration.model.observations import Observations, late_powers
+from calibration.model.observations import Observations, late_powers, only_reached
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.layout.topology import MeshTopology
 
@@ -281,6 +281,11 @@ class Logbook:
         return self.probe.sources
 
     @property
+    def second_ports(self) -> Mapping[int, int]:
+        """Second port of each source with two ports, by its first port."""
+        return self.probe.second_ports
+
+    @property
     def monitors(self) -> tuple[int, ...]:
         """Port of every monitor."""
         return self.probe.monitors
@@ -539,10 +544,11 @@ class Logbook:
         setting_s = self.times.setting_s(np.array(changed)) if changed else self.times.read_s
         return float(setting_s) + moved * self.times.input_change_s
 
-    def observations(self, first: int = 0, last: int | None = None) -> Observations:
+    def observations(self, first: int = 0, last: int | None = None, *, unreached: bool = False) -> Observations:
         """Return the settings and readings in order of time; settings without light have source -1.
 
-        Frequencies are relative to the first tuned frequency of the source.
+        Frequencies are relative to the first tuned frequency of the source. Monitors that no light of the source can
+        reach read stray light only, which is left out unless ``unreached``.
         """
         batches = [entry for entry in self.entries if entry.kind == "settings"]
         width, monitors = 2 * self.probe.mesh.n_pucs, self.probe.monitors
@@ -554,6 +560,8 @@ class Logbook:
         late = late_powers(currents, times_s(self.entries), self.times.waited_s)
         saturated = np.isnan(reading) & ~np.repeat(self._without_meter(), lengths, axis=0)
         observations = Observations(currents, source, monitors, reading, saturated, detuning, late)
+        if not unreached:
+            observations = only_reached(observations, self.mesh, self.second_ports)
         return observations[slice(first, last)]
 
     def _without_meter(self) -> NDArray[np.bool_]:

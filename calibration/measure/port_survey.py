@@ -37,6 +37,9 @@ _MIN_RELATIVE = 1e-4
 _CUT_SHARE = 0.25
 # Readings of two inputs that differ by less, relative to all readings, are of the same light; usual is 0.5 to 1.4.
 _SAME_LIGHT = 0.02
+# Where light of two inputs leaves through one waveguide, only the power ratio of both changes with the setting; for the
+# same light it stays within this share.
+_SAME_RATIO = 0.1
 _DARK_SIGMA = 5.0
 _DEAD_SOURCE = (
     "source at port {port}: its light reaches no monitor, so it is not used. PUCs next to it are measured from "
@@ -142,11 +145,13 @@ def _check_switch_changes_light(ports: Sequence[int], readings: NDArray[np.float
         CalibrationError: Two inputs give the same light.
     """
     light = np.nan_to_num(readings.reshape(len(ports), math.prod(readings.shape[1:])))
-    size = np.linalg.norm(light, axis=1)
+    size, by_setting = np.linalg.norm(light, axis=1), np.linalg.norm(np.nan_to_num(readings), axis=2)
     sources_with_light = np.flatnonzero(size > _BRIGHT_SIGMA * floor_ma)
     for first, second in itertools.combinations(sources_with_light.tolist(), 2):
         difference = light[first] / size[first] - light[second] / size[second]
-        if np.linalg.norm(difference) < _SAME_LIGHT:
+        is_bright = by_setting[[first, second]].min(axis=0) > _LIVE_SIGMA / _SAME_RATIO * floor_ma
+        ratio = by_setting[first, is_bright] / by_setting[second, is_bright] * size[second] / size[first]
+        if np.linalg.norm(difference) < _SAME_LIGHT and np.ptp(ratio) < _SAME_RATIO:
             raise CalibrationError(
                 f"the inputs at ports {ports[first]} and {ports[second]} give the same light at all monitors in "
                 f"{readings.shape[1]} settings of the heaters: a switch does not move, or both lead to the same port",

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -29,6 +29,10 @@ class Probe(Protocol):
     @property
     def sources(self) -> tuple[int, ...]:
         """Ports with a light source; for a source with two ports, the first one."""
+
+    @property
+    def second_ports(self) -> Mapping[int, int]:
+        """Second port of each source with two ports, by its first port."""
 
     @property
     def monitors(self) -> tuple[int, ...]:

@@ -66,10 +66,13 @@ class MeanLight:
         return MeanLight(entering, power, change)
 
     def relative_swing(self, sources: Sequence[int], monitors: Sequence[int]) -> NDArray[np.float64]:
-        """Return the derivative of the log of the power by bar fractions, ``(sources, monitors, pucs)``."""
-        change = self.by_bar_share[:, list(monitors)][:, :, list(sources)]
-        relative: NDArray[np.float64] = (change / self.power[np.ix_(monitors, sources)]).transpose(2, 1, 0)
-        return relative
+        """Return the derivative of the log of the power by bar fractions, ``(sources, monitors, pucs)``.
+
+        It is 0 where no light of a source reaches a monitor.
+        """
+        change, power = self.by_bar_share[:, list(monitors)][:, :, list(sources)], self.power[np.ix_(monitors, sources)]
+        relative = np.divide(change, power, out=np.zeros(change.shape), where=power > 0.0)
+        return relative.transpose(2, 1, 0)
 
 
 Real = NDArray[np.float64]

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.mesh.layout.topology import MeshTopology
+
 SLOW_TAUS_S = (6e-3, 20e-3, 60e-3, 0.2)
 """Time constants in s of slow heat; the last one only for crosstalk through the submount."""
 OWN_TAUS = 3
@@ -126,3 +128,26 @@ def select_monitors(
         reading_ma=observations.reading_ma[:, columns] - [dark_ma.get(port, 0.0) for port in monitors],
         saturated=observations.saturated[:, columns],
     )
+
+
+def only_reached(observations: Observations, mesh: MeshTopology, second_ports: Mapping[int, int]) -> Observations:
+    """Return the observations without readings of monitors that no light of the source can reach.
+
+    In square and triangular meshes light from a port reaches half of the ports. The others read stray light only, of
+    which a model of the mesh knows nothing.
+
+    Args:
+        observations: Settings and readings.
+        mesh: The mesh.
+        second_ports: Second port of each source with two ports, by its first port.
+    """
+    reached = np.ones((len(observations), len(observations.monitors)), dtype=np.bool_)
+    for source in np.unique(observations.source[observations.source >= 0]).tolist():
+        ports = (source, second_ports.get(source, source))
+        reached[observations.source == source] = [
+            any(mesh.reaches(port, monitor) for port in ports) for monitor in observations.monitors
+        ]
+    if reached.all():
+        return observations
+    reading_ma = np.where(reached, observations.reading_ma, np.nan)
+    return replace(observations, reading_ma=reading_ma, saturated=observations.saturated & reached)

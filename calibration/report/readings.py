@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error, without_drift
 from calibration.model.mesh_model import MeshModel
-from calibration.model.observations import NoiseModel, Observations
+from calibration.model.observations import NoiseModel, Observations, only_reached
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import space_from_record
 from calibration.record.conversion import dark_currents_ma, parameters_from_record
@@ -96,6 +96,7 @@ class Readings:
             raise CalibrationError("the raw readings do not match the mesh and the monitors of the record")
         columns = [observations.monitors.index(port) for port in space.monitors]
         has_light = np.isin(observations.source, space.sources)
+        observations = only_reached(observations, record.mesh, space.seconds)
         self.record = record
         self.observations = replace(
             observations,

@@ -472,7 +472,7 @@ def _finished(
     command: str,
     find_faults: Callable[[CalibrationRecord], Sequence[str]],
 ) -> CalibrationRecord:
-    raw = save_raw(path, run.logbook.observations())
+    raw = save_raw(path, run.logbook.observations(unreached=True))
     resumed = [str(note["utc"]) for note in book.notes if note.get("kind") == "resumed"]
     origin = {
         "plan_sha256": book.header.plan_sha256,

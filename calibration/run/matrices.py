@@ -403,7 +403,7 @@ class MatrixRun:
     def _fit(self) -> FitResult:
         ports = self._space.monitors
         dark_ma = dict(zip(ports, dark_currents_ma(self._record, ports).tolist(), strict=True))
-        observations = select_monitors(self._logbook.observations(0), ports, dark_ma)
+        observations = select_monitors(self._logbook.observations(0, unreached=True), ports, dark_ma)
         likelihood = Likelihood(observations, self._noise(), drift=_DRIFT)
         start = self._posterior.parameters
         for unknown_rad in _UNKNOWN_RAD[self._unknown :]:
@@ -442,7 +442,7 @@ class MatrixRun:
         """Return the measured power shares of the programmed setting, and random samples of them."""
         ports, parameters, noise = self._space.monitors, fit.parameters, self._noise()
         dark_ma = dict(zip(ports, dark_currents_ma(self._record, ports).tolist(), strict=True))
-        read = select_monitors(self._logbook.observations(first), ports, dark_ma).reading_ma[::settings]
+        read = select_monitors(self._logbook.observations(first, unreached=True), ports, dark_ma).reading_ma[::settings]
         columns = [ports.index(port) for port in self._setting.outputs]
         sources = [self._space.sources.index(port) for port in self._setting.inputs]
         entering_mw = 10.0 ** (0.1 * parameters.source_db[sources])

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import LimitError
-from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.waves.scattering import Solver
 from tests.calibration.simulated_mesh import FLOOR_MA, REFERENCE_HZ, RELATIVE, RESPONSIVITY_MA_PER_MW, SimulatedMesh
 
@@ -50,17 +50,18 @@ class SimulatedBench:
     now_hz: dict[int, float] = field(default_factory=dict)
     lit: int | None = None
     is_safe: bool = False
+    second_ports: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._solver = Solver(self.simulated.mesh)
 
     @classmethod
-    def draw(cls, mesh: HexMesh, seed: int, sources: tuple[int, ...] | None = None) -> SimulatedBench:
+    def draw(cls, mesh: MeshTopology, seed: int, sources: tuple[int, ...] | None = None) -> SimulatedBench:
         """Draw a bench; every fibre port is a source unless told otherwise."""
         return cls(SimulatedMesh.draw(mesh, seed), mesh.fibre_ports if sources is None else sources)
 
     @property
-    def mesh(self) -> HexMesh:
+    def mesh(self) -> MeshTopology:
         return self.simulated.mesh
 
     @property

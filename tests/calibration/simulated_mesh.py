@@ -12,7 +12,7 @@ from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.emulator.optics.truth import MeshTruth, draw_mesh
-from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.crosstalk import ThermalCrosstalk
 from lumion_hw.mesh.waves.scattering import Solver
@@ -42,7 +42,7 @@ class SimulatedMesh:
         delay_s: Group delay of a PUC.
     """
 
-    mesh: HexMesh
+    mesh: MeshTopology
     truth: MeshTruth
     source_db: Real
     rng: np.random.Generator
@@ -51,7 +51,7 @@ class SimulatedMesh:
     delay_s: float = 11.25e-12
 
     @classmethod
-    def draw(cls, mesh: HexMesh, seed: int, physics: PhysicsParameters | None = None) -> SimulatedMesh:
+    def draw(cls, mesh: MeshTopology, seed: int, physics: PhysicsParameters | None = None) -> SimulatedMesh:
         """Draw a mesh; light of 0 dBm ± 1 dB enters at every port."""
         rng = np.random.default_rng(seed)
         truth = draw_mesh(mesh, physics or PhysicsParameters(), rng)

@@ -24,6 +24,7 @@ from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.observations import NoiseModel, Observations
 from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.layout.topologies import build_mesh
 from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.scattering import Solver
 from tests.calibration.simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh
@@ -142,6 +143,16 @@ def test_amplitudes_are_those_of_the_solver() -> None:
     model, every = AmplitudeModel(SMALL, ports, ports), np.arange(len(ports))[None]
     np.testing.assert_allclose(model.predict(upper, lower, joint, 3, every)[0], expected, rtol=1e-9)
     np.testing.assert_allclose(model.linearise(upper, lower, joint, np.array([3]), every)[0][0], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("layout", "size"), [("square", (2, 2)), ("triangular", (2, 3))])
+def test_phases_are_found_although_light_from_a_port_reaches_half_of_the_ports(
+    layout: str, size: tuple[int, int]
+) -> None:
+    simulated = SimulatedMesh.draw(build_mesh(layout, size), 1)
+    _, found = _searched(simulated, 300)
+    assert _passive_errors_rad(simulated, found.passive_rad).max() < 0.15
+    assert loop_rms_rad(simulated.mesh, found.joint_rad - simulated.truth.joint_phase) < 0.1
 
 
 @pytest.mark.long

@@ -138,3 +138,11 @@ def test_an_effect_that_the_readings_do_not_ask_for_counts_as_rare() -> None:
     """Readings that hardly show it exclude no size; most chips do not have it."""
     effects = ExcludedEffects(np.ones((1, 1), np.float32), np.eye(1), np.zeros(1), {"offset_ma": slice(0, 1)}, 1.0)
     assert float((effects.factors["offset_ma"] ** 2).sum()) < 0.02 * ROWS["offset_ma"].largest ** 2
+
+
+def test_an_effect_that_no_reading_shows_counts_with_less_than_its_usual_size() -> None:
+    """Unequal losses of the arms look like uneven couplers where light takes one path only."""
+    row = ROWS["arm_difference_db"]
+    effects = ExcludedEffects(np.ones((1, 1), np.float32), np.zeros((1, 1)), np.zeros(1), {row.name: slice(0, 1)}, 1.0)
+    stated = float(np.linalg.norm(effects.factors[row.name]))
+    assert 0.1 * row.usual < stated < row.usual < 0.1 * row.largest

@@ -8,6 +8,7 @@ import pytest
 from calibration.measure.logbook import Logbook
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.layout.topologies import build_mesh
 from tests.calibration.simulated_bench import SimulatedBench
 
 MESH = HexMesh.columns((1, 2, 1))
@@ -53,6 +54,21 @@ def test_readings_are_kept_with_their_settings() -> None:
     assert kept.source.tolist() == [-1, 4]
     assert kept.currents_ma[:, 5].tolist() == [0.0, 0.5]
     assert len(logbook.observations(1)) == 1
+
+
+def test_stray_light_where_no_light_of_the_source_can_arrive_is_left_out() -> None:
+    """A model of the mesh expects exact darkness there, so that no fit would explain it."""
+    mesh = build_mesh("square", (2, 2))
+    logbook = Logbook(SimulatedBench.draw(mesh, 1))
+    for port in (0, 5):
+        logbook.light_only_port(port)
+        logbook.measure(np.full(2 * mesh.n_pucs, 0.5))
+    reached = [[mesh.reaches(port, monitor) for monitor in mesh.fibre_ports] for port in (0, 5)]
+    assert np.mean(reached) == 0.5
+    kept = logbook.observations()
+    assert np.isfinite(kept.reading_ma).tolist() == reached
+    assert not kept.saturated.any()
+    assert np.isfinite(logbook.observations(unreached=True).reading_ma).all()
 
 
 def test_a_resumed_run_reads_again_only_what_is_missing() -> None:

@@ -39,6 +39,7 @@ class SolverProbe:
         n = mesh.n_pucs
         self.mesh = mesh
         self.sources = tuple(sources)
+        self.second_ports: dict[int, int] = {}
         self.monitors = tuple(mesh.fibre_ports if monitors is None else monitors)
         self.heater_max_ma = MAX_MA
         self.monitor_step_ma = 1e-5
