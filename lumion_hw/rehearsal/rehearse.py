@@ -35,6 +35,8 @@ FAULTS: dict[Fault, str] = {
 _NO_TORCH = "torch is not installed: pip install 'lumion-hw[rehearsal]'"
 _START_S = 120.0
 _STEP_S = 30.0
+_PORTS_S = 30.0
+"""Longest time until data ports with light can send; the kernel needs some ms."""
 _JOB_MILESTONES = ("group_up", "first_allreduce", "state_restored", "first_step")
 
 
@@ -430,12 +432,32 @@ class _Stage:
             self._without_state = {*self._without_state, spare} - {failed}
             failure = self._failed_member(present)
             if failure is None:
-                self._opened_network().wait_until_running(present)
-                source = "measured: all data ports can send" if self._is_tap else "measured"
-                self._milestones.mark("link_up", source)
-                failure = self._failed_member(present)
+                failure = self._wait_for_ports(present)
         self._form_group(present)
         return present
+
+    def _wait_for_ports(self, servers: Sequence[str]) -> tuple[str, str] | None:
+        """Wait until all data ports of servers can send; return the failure of a server that happens meanwhile.
+
+        Raises:
+            DeviceError: A port has light and cannot send.
+        """
+        network = self._opened_network()
+        deadline_s = time.monotonic() + _PORTS_S
+        while dark := network.dark_ports(servers):
+            failure = self._failed_member(servers)
+            if failure is not None:
+                return failure
+            if time.monotonic() > deadline_s:
+                raise DeviceError(
+                    f"the data ports of {', '.join(dark)} could not send {_PORTS_S:.0f} s after their circuits were "
+                    "connected",
+                    hint="`ip -n NAMESPACE link` shows the state of the port data0.",
+                )
+            time.sleep(0.0005)
+        time.sleep(0.001)  # the queue follows the flag
+        self._milestones.mark("link_up", "measured: all data ports can send" if self._is_tap else "measured")
+        return self._failed_member(servers)
 
     @property
     def _is_tap(self) -> bool:
