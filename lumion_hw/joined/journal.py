@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from lumion_hw.circuits.state import now_utc
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import path_exists
-from lumion_hw.storage.line_journal import LineJournal, parse_entry, read_lines
+from lumion_hw.storage.line_journal import LineJournal, OwnJournal, parse_entry, read_lines
 
 JOURNAL = "joined.jsonl"
 """File name of the journal in the state directory."""
@@ -103,7 +103,7 @@ class JoinedHistory:
         )
 
 
-class JoinedJournal:
+class JoinedJournal(OwnJournal):
     """Journal of one file of joined meshes, open for writing; the caller must hold the lock of the directory.
 
     Attributes:
@@ -116,7 +116,7 @@ class JoinedJournal:
 
     def __init__(self, directory: AnyPath, name: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "name": name}
-        self._lines = LineJournal(Path(directory) / JOURNAL, _FILE_KIND, header)
+        super().__init__(LineJournal(Path(directory) / JOURNAL, _FILE_KIND, header))
         self.history = _history(self._lines.take_existing_entries(), self._lines.path)
 
     @property
@@ -161,16 +161,6 @@ class JoinedJournal:
         self._lines.append(entry)
         self.history = self.history.ended(outcome, str(entry["utc"]))
         self._lines.restart_if_large({"entry": "history", "history": dataclasses.asdict(self.history)})
-
-    def close(self) -> None:
-        """Close the journal file; idempotent."""
-        self._lines.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def read_joined(directory: AnyPath) -> JoinedHistory:
