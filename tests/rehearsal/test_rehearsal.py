@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -157,6 +158,38 @@ def test_ports_that_never_send_end_the_rehearsal_with_their_names_unless_a_serve
         else:
             with pytest.raises(DeviceError, match="the data ports of b could not send 0 s after"):
                 stage._wait_for_ports(["a", "b"])
+
+
+class SlowRanks:
+    """Ranks a and b on a slow computer: every look at them takes a minute."""
+
+    def __init__(self, *looks: list[tuple[str, str]]) -> None:
+        self.looks, self.now_s = list(looks), 0.0
+
+    def of(self, *_servers: str) -> list[SimpleNamespace]:
+        return [SimpleNamespace(name=name) for name in "ab"]
+
+    def listen(self, _timeout_s: float) -> list[tuple[SimpleNamespace, dict[str, str]]]:
+        self.now_s += 60.0
+        reports = self.looks.pop(0) if self.looks else []
+        return [(SimpleNamespace(name=name), {"is": kind}) for name, kind in reports]
+
+
+@pytest.mark.parametrize("is_stuck", [False, True])
+def test_a_rank_may_be_as_slow_as_it_likes_while_it_or_another_one_reports(
+    monkeypatch: pytest.MonkeyPatch, is_stuck: bool
+) -> None:
+    module = importlib.import_module("lumion_hw.rehearsal.rehearse")
+    ranks = SlowRanks([], [("b", "step")], [], [("a", "reset")], [], [] if is_stuck else [("b", "reset")])
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: ranks.now_s))
+    stage = object.__new__(module._Stage)
+    stage._ranks = ranks
+    if is_stuck:
+        with pytest.raises(DeviceError, match="b did not report 'reset', and no rank reported anything for 120 s"):
+            stage._wait_for_report("reset", ["server"])
+    else:
+        stage._wait_for_report("reset", ["server"])
+        assert ranks.now_s == 360.0
 
 
 @pytest.mark.skipif(WHY_NOT is None, reason="namespaces are possible here")
