@@ -286,3 +286,8 @@ def test_nccl_gets_ranks_along_the_circuits_and_topologies_of_the_spare_that_ser
     assert json.loads(capsys.readouterr().out)["ranks"] == ["a", "c"]
     assert main([*command, "--job", "b-c"]) == 2
     assert "there is no job 'b-c'" in capsys.readouterr().err
+
+
+def test_nccl_refuses_a_job_without_circuits(told: Told, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fabric", "nccl", str(SMALL), "--state", str(tmp_path / "state")]) == 3
+    assert "found no ring of circuits in both directions through its 2 servers" in capsys.readouterr().err
