@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path as FilePath
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +38,7 @@ from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import Path, Routing, states_for_paths
-from lumion_hw.storage.line_journal import OTHER_VERSION, LineJournal, parse_entry, read_lines
+from lumion_hw.storage.line_journal import OTHER_VERSION, LineJournal, OwnJournal, parse_entry, read_lines
 
 JOURNAL = "circuits.jsonl"
 """File name of the journal in the state directory."""
@@ -222,7 +221,7 @@ class MeshFinding:
         return "\n".join([text, *(f"  {difference}" for difference in self.differences)])
 
 
-class CircuitJournal:
+class CircuitJournal(OwnJournal):
     """Journal of a bench's connected circuits, open for writing; the caller must hold the bench's lock.
 
     Args:
@@ -236,7 +235,7 @@ class CircuitJournal:
 
     def __init__(self, directory: AnyPath, bench: str, mesh_sha256: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "bench": bench, "mesh_sha256": mesh_sha256}
-        self._lines = LineJournal(FilePath(directory) / JOURNAL, _FILE_KIND, header)
+        super().__init__(LineJournal(FilePath(directory) / JOURNAL, _FILE_KIND, header))
         self.state, self.unfinished = _read_entries(self._lines.take_existing_entries(), self._lines.path)
 
     @property
@@ -281,18 +280,6 @@ class CircuitJournal:
     def note(self, state: CircuitState) -> None:
         """Record new readings, warnings and currents. Raises the errors of :meth:`end`."""
         self.end("kept", state)
-
-    def close(self) -> None:
-        """Close the journal file; idempotent."""
-        self._lines.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def read_state(directory: AnyPath) -> tuple[CircuitState, UnfinishedChange | None]:

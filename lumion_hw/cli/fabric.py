@@ -18,6 +18,7 @@ from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MAX_DURATION_D, Duration
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, note
 from lumion_hw.errors import BusyError, ConfigError, LumionError
+from lumion_hw.files.own_files import CREATOR
 
 if TYPE_CHECKING:
     from lumion_hw.circuits.lock import LockOwner
@@ -223,6 +224,85 @@ def history(target: BenchTarget) -> None:
                 hint="Use --json, or the version that wrote the journal.",
             ) from error
     echo_table("History", ("time", "event", "unit", "spare", "times in ms since the fault, or reason"), rows)
+
+
+@fabric.command()
+@target_options
+@click.option("--job", metavar="NAME", help="Job of the bench file.  [default: its only job]")
+@click.option(
+    "--dumps",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Directory with SERVER.xml, the topology that NCCL wrote on each server with NCCL_TOPO_DUMP_FILE.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Directory to write: hostfile, SERVER.env and, with --dumps, SERVER.xml.",
+)
+def nccl(target: BenchTarget, job: str | None, dumps: Path | None, out: Path | None) -> None:
+    """Print the rank order of a connected job for NCCL, and the environment of its ranks. Uses no device.
+
+    Neighbouring ranks have circuits in both directions. With --dumps, the topology file of each server has only the
+    network interfaces that carry circuits. With --json everything is one document.
+    """
+    document = _nccl_document(target, job, dumps, out)
+    if target.as_json:
+        echo_json(document)
+        return
+    environment = document["environment"]
+    rows = [
+        (rank, unit, host, " ".join(f"{name}={value}" for name, value in environment[host].items()))
+        for rank, (unit, host) in enumerate(zip(document["ranks"], document["hosts"], strict=True))
+    ]
+    echo_table("Ranks", ("rank", "member", "server", "environment"), rows)
+
+
+def _nccl_document(target: BenchTarget, name: str | None, dumps: Path | None, out: Path | None) -> dict[str, Any]:
+    from lumion_hw.bench.bench import load
+    from lumion_hw.fabric import nccl_setup, nccl_topology
+    from lumion_hw.files.reading import read_file
+    from lumion_hw.files.writing import write_file
+
+    with target.directory() as directory:
+        status = _status_document(target, directory)
+    jobs = {job["name"]: job for job in status["jobs"]}
+    if name is None and len(jobs) == 1:
+        (name,) = jobs
+    if name is None or name not in jobs:
+        asked = "no job was chosen" if name is None else f"there is no job {name!r}"
+        raise ConfigError(
+            asked, hint=f"Give --job with one of: {', '.join(jobs) or 'none, the bench file has no jobs'}."
+        )
+    setup = nccl_setup(load(target.file), name, jobs[name]["units"], status["circuits"])
+    topologies = (
+        {}
+        if dumps is None
+        else {
+            server: nccl_topology(read_file(dumps / f"{server}.xml", "NCCL topology"), server, setup.interfaces[server])
+            for server in setup.servers
+        }
+    )
+    folder = out or Path()
+    environment = {
+        server: setup.environment(server, (folder / f"{server}.xml").absolute() if server in topologies else None)
+        for server in setup.servers
+    }
+    if out is not None:
+        write_file(out / "hostfile", "hostfile", setup.hostfile())
+        for server, variables in environment.items():
+            lines = "".join(f"{variable}={value}\n" for variable, value in variables.items())
+            write_file(out / f"{server}.env", "environment", f"# {CREATOR}\n{lines}")
+        for server, text in topologies.items():
+            write_file(out / f"{server}.xml", "NCCL topology", text)
+    return {
+        "job": setup.job,
+        "ranks": setup.ranks,
+        "hosts": setup.hosts,
+        "environment": environment,
+        "topologies": topologies,
+    }
 
 
 @contextlib.contextmanager

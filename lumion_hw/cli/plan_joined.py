@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import click
 
 from lumion_hw.cli.common.numbers import SEED, Number
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _size_option(name: str, meaning: str) -> Callable[[_Command], _Command]:
+    text = f"{meaning}; a power of 2."
+    return click.option(name, type=click.IntRange(2, 1024), default=64, show_default=True, help=text)
 
 
 @click.command()
 @click.option(
     "--accelerators", type=click.IntRange(2, 131_072), default=100_000, show_default=True, help="Accelerators."
 )
-@click.option(
-    "--per-rack",
-    type=click.IntRange(2, 1024),
-    default=64,
-    show_default=True,
-    help="Accelerators of a rack; a power of 2.",
-)
-@click.option(
-    "--radix",
-    type=click.IntRange(2, 1024),
-    default=64,
-    show_default=True,
-    help="Ports on each side of a spine; a power of 2.",
-)
+@_size_option("--per-rack", "Accelerators of a rack")
+@_size_option("--radix", "Ports on each side of a spine")
 @click.option("--load", type=Number("", 0.0, 1.0), default=0.9, show_default=True, help="Share that sends to another.")
 @click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed.")
 @json_option

@@ -15,13 +15,24 @@ if TYPE_CHECKING:
 
     from lumion_hw.planning import BandwidthResult, PowerFileModel, PowerRow
 
-_FILE = click.argument("file", type=click.Path(dir_okay=False))
+_Comparison = tuple["BaseModel", dict[str, Any], "Callable[[], None]"]
+"""Model of a file, the result as a JSON document, and the function that prints its tables."""
 
 
-@click.command()
-@_FILE
-@json_option
-def bandwidth(file: str, as_json: bool) -> None:
+def _command_of(compare: Callable[[str], _Comparison]) -> click.Command:
+    """Return a command that prints a comparison, and the numbers of its file."""
+
+    @click.command(compare.__name__, help=compare.__doc__)
+    @click.argument("file", type=click.Path(dir_okay=False))
+    @json_option
+    def command(file: str, as_json: bool) -> None:
+        _print_result(*compare(file), as_json)
+
+    return command
+
+
+@_command_of
+def bandwidth(file: str) -> _Comparison:
     """Compare the training step of a job on three fabrics, before and after a failed accelerator was replaced.
 
     FILE states the job, the fabrics and the published gains. Example: examples/replaced_accelerator.yaml.
@@ -30,7 +41,7 @@ def bandwidth(file: str, as_json: bool) -> None:
 
     model = load_bandwidth_file(file)
     result = compare_bandwidth(model)
-    _print_result(model, {"result": result}, lambda: _print_bandwidth(result), as_json)
+    return model, {"result": result}, lambda: _print_bandwidth(result)
 
 
 def _print_result(model: BaseModel, document: dict[str, Any], print_tables: Callable[[], None], as_json: bool) -> None:
@@ -132,10 +143,8 @@ def _share(share: float | None) -> str:
     return "none suffices" if share is None else f"{share:.1%}"
 
 
-@click.command()
-@_FILE
-@json_option
-def power(file: str, as_json: bool) -> None:
+@_command_of
+def power(file: str) -> _Comparison:
     """Compare the power of networks of packet switches and of circuit switches.
 
     FILE states the switches, the transceivers and the published ratio. Example: examples/rail_power.yaml.
@@ -144,8 +153,7 @@ def power(file: str, as_json: bool) -> None:
 
     model = load_power_file(file)
     rows = compare_power(model)
-    document = {"published": model.published.ratio.value, "rows": rows}
-    _print_result(model, document, lambda: _print_power(model, rows), as_json)
+    return model, {"published": model.published.ratio.value, "rows": rows}, lambda: _print_power(model, rows)
 
 
 def _print_power(model: PowerFileModel, rows: Sequence[PowerRow]) -> None:

@@ -16,8 +16,10 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.files.writing import write_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
-    from lumion_hw.rehearsal import LightFabric
+    from lumion_hw.rehearsal import LightFabric, Rehearsal
 
 _DIFFERENT = 3
 _FAULTS = ("light", "kill", "freeze", "server", "spare", "two")
@@ -121,30 +123,36 @@ def rehearse(
     if as_json:
         echo_json({"rehearsals": [{**dataclasses.asdict(result), "spans": table(result.trials)} for result in results]})
     else:
-        for result in results:
-            rows = [
-                (
-                    row["name"],
-                    *(f"{row[key]:.1f}" for key in ("at_ms", "least_ms", "most_ms", "since_before_ms")),
-                    row["last"],
-                    row["source"],
-                )
-                for row in table(result.trials)
-            ]
-            title = f"{result.fault}: wall-clock times since the fault in ms, medians of {len(result.trials)} trials"
-            echo_table(title, _HEADERS, rows)
-        last = results[-1]
-        frames = f"{last.frames['moved']} frames forwarded, {last.frames['dropped']} dropped"
-        echo_text(f"network {last.network}, job {last.job} with {last.ranks} ranks; {frames}")
-        for text in last.fell_back:
-            echo_text(f"Not available on this machine: {text}.")
-        for text in last.emulated:
-            echo_text(f"Emulated: {text}.")
-        n_identical = sum(sum(result.identical) for result in results)
-        n_trials = sum(len(result.identical) for result in results)
-        echo_text(f"Final state identical to an undisturbed run: {n_identical} of {n_trials} trials")
+        _print_results(results)
     if not all(all(result.identical) for result in results):
         click.get_current_context().exit(_DIFFERENT)
+
+
+def _print_results(results: Sequence[Rehearsal]) -> None:
+    from lumion_hw.rehearsal.timing import table
+
+    for result in results:
+        rows = [
+            (
+                row["name"],
+                *(f"{row[key]:.1f}" for key in ("at_ms", "least_ms", "most_ms", "since_before_ms")),
+                row["last"],
+                row["source"],
+            )
+            for row in table(result.trials)
+        ]
+        title = f"{result.fault}: wall-clock times since the fault in ms, medians of {len(result.trials)} trials"
+        echo_table(title, _HEADERS, rows)
+    last = results[-1]
+    frames = f"{last.frames['moved']} frames forwarded, {last.frames['dropped']} dropped"
+    echo_text(f"network {last.network}, job {last.job} with {last.ranks} ranks; {frames}")
+    for text in last.fell_back:
+        echo_text(f"Not available on this machine: {text}.")
+    for text in last.emulated:
+        echo_text(f"Emulated: {text}.")
+    n_identical = sum(sum(result.identical) for result in results)
+    n_trials = sum(len(result.identical) for result in results)
+    echo_text(f"Final state identical to an undisturbed run: {n_identical} of {n_trials} trials")
 
 
 def _switch(n_servers: int) -> LightFabric:

@@ -21,6 +21,7 @@ from lumion_hw.errors import ConfigError
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
     from lumion_hw.cli.common.emulator_process import EmulatorProcess
+    from lumion_hw.joined import JoinedWatch
     from lumion_hw.serving.owner import BenchOwner
 
 _PORT = click.IntRange(0, 65535)
@@ -75,6 +76,11 @@ _SHUTDOWN_NOTICE_S = 1.0
     help="When a client program ends: hold the heaters that it used, or switch off those that no circuit needs.",
 )
 @joined_option
+@click.option(
+    "--watch-joined",
+    is_flag=True,
+    help="Query all benches of --joined every 2 s, and show the circuits over several meshes with their alarms.",
+)
 @json_option
 def serve(
     file: str,
@@ -95,6 +101,7 @@ def serve(
     fabric: bool,
     when_lost: str,
     joined: str | None,
+    watch_joined: bool,
     as_json: bool,
 ) -> None:
     """Own BENCH and serve it to several users and programs, until SIGTERM or Ctrl-C.
@@ -112,6 +119,7 @@ def serve(
         raise ConfigError("--page-writes needs --page", hint="Give --page as well.")
     if emulate and endpoints:
         raise ConfigError("--emulate and --endpoints cannot be combined", hint="Leave one of them out.")
+    watch = _joined_watch(joined) if watch_joined else None
     with _stop_on_signals() as stop, _emulator(file, emulate, seed, joined) as emulator:
         from lumion_hw.serving.owner import BenchOwner  # a slow import, in parallel with the start of the emulator
 
@@ -131,9 +139,21 @@ def serve(
             )
             with owned as owner, contextlib.ExitStack() as servers:
                 addresses = _start_serving(servers, owner, ports, host, allow, page_writes)
+                if watch is not None:
+                    servers.enter_context(watch.running(owner.show_joined))
                 _print_addresses(owner, addresses, as_json)
                 _serve_until(stop, owner, emulator)
     note("server stopped")
+
+
+def _joined_watch(joined: str | None) -> JoinedWatch:
+    from lumion_hw.joined import JoinedWatch, load_joined
+    from lumion_hw.remote.pv_names import require_p4p
+
+    if joined is None:
+        raise ConfigError("--watch-joined needs --joined", hint="Give the file of joined meshes as well.")
+    require_p4p()
+    return JoinedWatch(load_joined(joined))
 
 
 def _state_without_mesh(file: str, emulate: bool) -> str | None:

@@ -2,6 +2,12 @@ from .evidence import Evidence as Evidence, FailureJudge as FailureJudge, Failur
 from .hooks import JobHooks as JobHooks, NoHooks as NoHooks
 from .journal import FabricJournal as FabricJournal, FabricState as FabricState, read_fabric as read_fabric
 from .manager import FabricManager as FabricManager
+from .nccl import (
+    NcclSetup as NcclSetup,
+    find_ring as find_ring,
+    nccl_setup as nccl_setup,
+    nccl_topology as nccl_topology,
+)
 from .recovery import Recovery as Recovery, RecoveryStatus as RecoveryStatus, last_recovery as last_recovery
 from .servers import (
     FabricUnit as FabricUnit,

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from lumion_hw.circuits.state import now_utc
 from lumion_hw.errors import ConfigError
@@ -18,7 +18,7 @@ from lumion_hw.fabric.evidence import FailureVerdict
 from lumion_hw.fabric.recovery import last_recovery, recovery_after
 from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import path_exists
-from lumion_hw.storage.line_journal import LineJournal, parse_entry, read_lines
+from lumion_hw.storage.line_journal import LineJournal, OwnJournal, parse_entry, read_lines
 
 JOURNAL = "fabric.jsonl"
 """File name of the journal in the state directory."""
@@ -64,7 +64,7 @@ class FabricState:
         return tuple(name for name in self.failed if name not in self.drained)
 
 
-class FabricJournal:
+class FabricJournal(OwnJournal):
     """Journal of the fabric, open for writing; the caller must hold the bench's lock.
 
     Attributes:
@@ -78,7 +78,7 @@ class FabricJournal:
 
     def __init__(self, directory: AnyPath, bench: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "bench": bench}
-        self._lines = LineJournal(Path(directory) / JOURNAL, _FILE_KIND, header)
+        super().__init__(LineJournal(Path(directory) / JOURNAL, _FILE_KIND, header))
         existing = self._lines.take_existing_entries()
         self.state = _state(existing, self._lines.path)
         self.recovery = last_recovery(existing)
@@ -101,16 +101,6 @@ class FabricJournal:
         self._lines.append(entry)
         self.state, self.recovery = state, recovery_after(self.recovery, entry)
         self._lines.restart_if_large(entry)
-
-    def close(self) -> None:
-        """Close the journal file; idempotent."""
-        self._lines.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def read_fabric(directory: AnyPath) -> tuple[FabricState, list[Mapping[str, Any]]]:

@@ -26,7 +26,8 @@ _BEGINNINGS: dict[str, bytes] = {
     "page": rb'<!DOCTYPE html>\s*<html lang="en">\s*<head><meta charset="utf-8"><meta name="generator" content="%s">'
     % _NAME,
     "report as Markdown": rb"<!-- %s -->\n" % _NAME,
-    "phase file": rb"# %s\n" % _NAME,
+    "phase file, files for NCCL": rb"# %s\n" % _NAME,
+    "topology for NCCL": rb'<system version="1" name="%s ' % _NAME,
     "picture of a mesh": rb"<svg [^>]*>\s*<!-- %s -->" % _NAME,
     "plot as SVG": rb"<\?xml [^>]*>\s*<!DOCTYPE svg(?s:.)*<dc:creator>\s*<cc:Agent>\s*<dc:title>%s</dc:title>" % _NAME,
     "plot as PNG": rb"\x89PNG\r\n\x1a\n(?s:.)*tEXtSoftware\x00%s" % _NAME,

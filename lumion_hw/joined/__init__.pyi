@@ -8,3 +8,9 @@ from .file import (
 )
 from .plan import JoinedPlan as JoinedPlan, JoinedRequest as JoinedRequest, PlannedLink as PlannedLink
 from .status import LinkStatus as LinkStatus
+from .watch import (
+    BenchReach as BenchReach,
+    JoinedStatus as JoinedStatus,
+    JoinedWatch as JoinedWatch,
+    joined_status as joined_status,
+)

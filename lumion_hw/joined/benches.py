@@ -27,8 +27,8 @@ class BenchCircuits:
     """Circuits of one bench.
 
     Attributes:
-        circuits: The active circuits and segments as JSON documents: ``circuit``, ``margin_db``, ``received_dbm`` and
-            ``marks`` (warnings).
+        circuits: The active circuits and segments as JSON documents: ``circuit``, ``margin_db``, ``received_dbm``,
+            ``marks`` (warnings) and ``broken`` (whether its light is lost).
         prepared: Name of the change that is prepared and not finished; ``None`` if there is none.
     """
 
@@ -133,6 +133,7 @@ def bench_circuits(service: CircuitService, segments: BenchSegments) -> BenchCir
             "margin_db": circuit.proof.get("margin_db"),
             "received_dbm": circuit.proof.get("received_dbm"),
             "marks": list(circuit.marks),
+            "broken": False,
         }
         for circuit in service.state.circuits
     )

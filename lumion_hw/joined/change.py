@@ -22,7 +22,7 @@ from lumion_hw.files import AnyPath
 from lumion_hw.joined.benches import BenchCircuits, JoinedBench, on_benches, open_benches, results_on_benches
 from lumion_hw.joined.file import JoinedFile
 from lumion_hw.joined.identity import identify
-from lumion_hw.joined.journal import JoinedChange, JoinedJournal
+from lumion_hw.joined.journal import KEPT, JoinedChange, JoinedJournal
 from lumion_hw.joined.plan import JoinedPlan, JoinedRequest, LinkPlanner, PlannedLink, free_fibres
 from lumion_hw.joined.status import LinkStatus, link_statuses, segments_by_bench
 
@@ -176,7 +176,7 @@ class JoinedMeshes:
         )
         failed = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, LumionError)}
         if not failed:
-            self._journal.end("kept")
+            self._journal.end(KEPT)
             return
         text = "; ".join(f"{name}: {outcome}" for name, outcome in failed.items())
         raise LinkError(

@@ -7,18 +7,22 @@ and all benches have to keep their segments; and ``ended``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from lumion_hw.circuits.state import now_utc
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
-from lumion_hw.storage.line_journal import LineJournal, parse_entry
+from lumion_hw.files.reading import path_exists
+from lumion_hw.storage.line_journal import LineJournal, OwnJournal, parse_entry, read_lines
 
 JOURNAL = "joined.jsonl"
 """File name of the journal in the state directory."""
+KEPT = "kept"
+"""Outcome of a connection that was proven and stays."""
 _FORMAT = "lumion-joined 1"
 _FILE_KIND = "the journal of joined meshes"
 
@@ -44,11 +48,66 @@ class JoinedChange:
     decided: bool = False
 
 
-class JoinedJournal:
+@dataclass(frozen=True)
+class JoinedHistory:
+    """Changes over several benches, as a journal records them.
+
+    Attributes:
+        circuits: Circuits that were connected and not disconnected; after an accident they may be dark.
+        last: The last change that has ended; ``None`` before the first.
+        outcome: Outcome of the last change, such as ``kept`` or ``undone: no light at rack1:3``.
+        ended_utc: Time when the last change ended.
+        unfinished: The change that was begun and not ended; ``None`` if there is none.
+        number: Number of changes that were begun.
+    """
+
+    circuits: tuple[str, ...] = ()
+    last: JoinedChange | None = None
+    outcome: str = ""
+    ended_utc: str = ""
+    unfinished: JoinedChange | None = None
+    number: int = 0
+
+    def summary(self) -> str:
+        """Return the unfinished or the last change as one line; empty before the first."""
+        change = self.unfinished or self.last
+        if change is None:
+            return ""
+        outcome = self.outcome if self.unfinished is None else "not finished"
+        circuits = "1 circuit" if len(change.circuits) == 1 else f"{len(change.circuits)} circuits"
+        return f"{change.kind} {circuits} ({change.name}): {outcome}"
+
+    @property
+    def changed_s(self) -> float | None:
+        """Time when the unfinished change began, or the last one ended, in s since 1970; ``None`` before the first."""
+        utc = self.ended_utc if self.unfinished is None else self.unfinished.since_utc
+        return datetime.fromisoformat(utc).timestamp() if utc else None
+
+    def begun(self, change: JoinedChange) -> JoinedHistory:
+        """Return the history after a change has begun."""
+        return dataclasses.replace(self, unfinished=change, number=self.number + 1)
+
+    def decided(self) -> JoinedHistory:
+        """Return the history after the circuits of the unfinished change were proven."""
+        change = None if self.unfinished is None else dataclasses.replace(self.unfinished, decided=True)
+        return dataclasses.replace(self, unfinished=change)
+
+    def ended(self, outcome: str, utc: str) -> JoinedHistory:
+        """Return the history after the unfinished change has ended."""
+        change, circuits = self.unfinished, self.circuits
+        if change is not None:
+            circuits = tuple(name for name in circuits if name not in change.circuits)
+            circuits += change.circuits if outcome == KEPT else ()
+        return dataclasses.replace(
+            self, circuits=circuits, last=change or self.last, outcome=outcome, ended_utc=utc, unfinished=None
+        )
+
+
+class JoinedJournal(OwnJournal):
     """Journal of one file of joined meshes, open for writing; the caller must hold the lock of the directory.
 
     Attributes:
-        unfinished: The change that was begun and not ended; ``None`` if there is none.
+        history: The changes so far.
 
     Raises:
         ConfigError: The journal belongs to other meshes or is damaged, or the directory is not writable.
@@ -57,25 +116,18 @@ class JoinedJournal:
 
     def __init__(self, directory: AnyPath, name: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "name": name}
-        self._lines = LineJournal(Path(directory) / JOURNAL, _FILE_KIND, header)
-        self._number = 0
-        self.unfinished: JoinedChange | None = None
-        for entry in self._lines.take_existing_entries()[1:]:
-            self._read(entry)
+        super().__init__(LineJournal(Path(directory) / JOURNAL, _FILE_KIND, header))
+        self.history = _history(self._lines.take_existing_entries(), self._lines.path)
 
-    def _read(self, entry: Mapping[str, Any]) -> None:
-        if entry.get("entry") == "begun":
-            self._number += 1
-            self.unfinished = parse_entry(JoinedChange, entry.get("change"), self._lines.path)
-        elif entry.get("entry") == "decided" and self.unfinished is not None:
-            self.unfinished = dataclasses.replace(self.unfinished, decided=True)
-        elif entry.get("entry") == "ended":
-            self.unfinished = None
+    @property
+    def unfinished(self) -> JoinedChange | None:
+        """The change that was begun and not ended; ``None`` if there is none."""
+        return self.history.unfinished
 
     @property
     def next_number(self) -> int:
         """Number of the next change."""
-        return self._number + 1
+        return self.history.number + 1
 
     def begin(self, change: JoinedChange) -> None:
         """Record that a change begins. Do not change anything before this returns.
@@ -86,8 +138,7 @@ class JoinedJournal:
         """
         self.check_finished()
         self._lines.append({"entry": "begun", "utc": now_utc(), "change": dataclasses.asdict(change)})
-        self._number += 1
-        self.unfinished = change
+        self.history = self.history.begun(change)
 
     def check_finished(self) -> None:
         """Raise ``ConfigError`` if a change is unfinished."""
@@ -102,21 +153,38 @@ class JoinedJournal:
         """Record that all circuits are proven, so that the benches keep them. Raises ``LumionError`` on a full disk."""
         if self.unfinished is not None:
             self._lines.append({"entry": "decided", "utc": now_utc(), "name": self.unfinished.name})
-            self.unfinished = dataclasses.replace(self.unfinished, decided=True)
+            self.history = self.history.decided()
 
     def end(self, outcome: str) -> None:
         """Record the outcome of the change. Raises ``LumionError`` if the disk is full."""
         entry = {"entry": "ended", "utc": now_utc(), "outcome": outcome}
         self._lines.append(entry)
-        self.unfinished = None
-        self._lines.restart_if_large(entry)
+        self.history = self.history.ended(outcome, str(entry["utc"]))
+        self._lines.restart_if_large({"entry": "history", "history": dataclasses.asdict(self.history)})
 
-    def close(self) -> None:
-        """Close the journal file; idempotent."""
-        self._lines.close()
 
-    def __enter__(self) -> Self:
-        return self
+def read_joined(directory: AnyPath) -> JoinedHistory:
+    """Return the changes that the journal in a directory records; takes no lock.
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    Raises:
+        ConfigError: The journal is damaged.
+    """
+    path = Path(directory) / JOURNAL
+    if not path_exists(path, _FILE_KIND):
+        return JoinedHistory()
+    return _history(read_lines(path, _FILE_KIND).entries, path)
+
+
+def _history(entries: Sequence[Mapping[str, Any]], path: Path) -> JoinedHistory:
+    history = JoinedHistory()
+    for entry in entries[1:]:  # after the header
+        match entry.get("entry"):
+            case "begun":
+                history = history.begun(parse_entry(JoinedChange, entry.get("change"), path))
+            case "decided":
+                history = history.decided()
+            case "ended":
+                history = history.ended(str(entry.get("outcome", "")), str(entry.get("utc", "")))
+            case "history":  # of a journal before this file
+                history = parse_entry(JoinedHistory, entry.get("history"), path)
+    return history

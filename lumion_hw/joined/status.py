@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lumion_hw.fabric.status import Severity
 from lumion_hw.interfaces.wiring import end_name
 from lumion_hw.joined.benches import BenchCircuits
 from lumion_hw.joined.file import MeshFibre
@@ -18,14 +19,21 @@ class LinkStatus:
     Attributes:
         name: Name of the circuit, such as ``rack0:sfp-a:rack1:sfp-b``; an end that is missing is a port.
         segments: Bench and name of each active segment, in the order of the light.
-        margin_db: Margin at the receiver when it was last measured; ``None`` if unknown.
+        margin_db: Margin at the receiver when it was last measured; ``None`` if unknown or lost.
         problems: Missing segments, and warnings of the benches; empty if the circuit is complete.
+        is_lost: Whether a segment is missing or carries no light.
     """
 
     name: str
     segments: tuple[tuple[str, str], ...]
     margin_db: float | None
     problems: tuple[str, ...]
+    is_lost: bool = False
+
+    @property
+    def severity(self) -> Severity:
+        """``major`` if the circuit is lost, ``minor`` with a warning."""
+        return "major" if self.is_lost else "minor" if self.problems else "none"
 
     def document(self) -> dict[str, Any]:
         """Return the status as a JSON document."""
@@ -34,6 +42,7 @@ class LinkStatus:
             "segments": [f"{bench}: {name}" for bench, name in self.segments],
             "margin_db": self.margin_db,
             "problems": list(self.problems),
+            "is_lost": self.is_lost,
         }
 
 
@@ -58,12 +67,11 @@ def link_statuses(fibres: Sequence[MeshFibre], benches: Mapping[str, BenchCircui
         if (bench, target) in out_of
     }
     links = []
-    for bench, source in segments:
+    for (bench, source), document in segments.items():
         # A circuit begins at a module, or at a fibre into which no active segment sends.
-        if (bench, source) not in into or (bench, source) not in reached:
-            link = _link(bench, source, segments, into, out_of, benches)
-            if len(link.segments) > 1 or link.problems:
-                links.append(link)
+        is_first = (bench, source) not in into or (bench, source) not in reached
+        if is_first and ((bench, source) in into or (bench, _target(document)) in out_of):
+            links.append(_link(bench, source, segments, into, out_of, benches))
     return links
 
 
@@ -75,7 +83,7 @@ def _link(
     out_of: Mapping[tuple[str, str], MeshFibre],
     benches: Mapping[str, BenchCircuits | str],
 ) -> LinkStatus:
-    problems = []
+    problems, is_lost = [], (bench, source) in into
     if (bench, source) in into:
         fibre = into[bench, source]
         problems.append(_missing(fibre.start.bench, f"to {end_name(fibre.start.port)}", benches))
@@ -84,6 +92,7 @@ def _link(
         target = _target(document)
         chain.append((bench, str(document["circuit"])))
         problems += [f"{bench}: {mark}" for mark in document["marks"]]
+        is_lost |= bool(document["broken"])
         end, margin_db = f"{bench}:{target}", document["margin_db"]
         if (bench, target) not in out_of:
             break
@@ -91,8 +100,9 @@ def _link(
         fibre = out_of[bench, target]
         bench, source = fibre.end.bench, end_name(fibre.end.port)
         if (bench, source) not in segments:
+            is_lost = True
             problems.append(_missing(bench, f"from {source}", benches))
-    return LinkStatus(f"{first}:{end}", tuple(chain), margin_db, tuple(problems))
+    return LinkStatus(f"{first}:{end}", tuple(chain), None if is_lost else margin_db, tuple(problems), is_lost)
 
 
 def _missing(bench: str, where: str, benches: Mapping[str, BenchCircuits | str]) -> str:

@@ -15,7 +15,6 @@ import signal
 import socket
 import struct
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from lumion_hw.errors import ConfigError
 
 _CLONE_NEWNET = 0x40000000
 _SIOCGIFFLAGS, _IFF_RUNNING = 0x8913, 0x40
-_RUNNING_S = 2.0
 _TUNSETIFF, _TUNSETCARRIER = 0x400454CA, 0x400454E2
 _IFF_TAP, _IFF_NO_PI = 0x0002, 0x1000
 _FRAME = 65536
@@ -277,20 +275,14 @@ class NamespaceNetwork:
               f"dev {DATA_INTERFACE} nud permanent" for other in other_numbers),
         ])  # fmt: skip
 
-    def wait_until_running(self, servers: Sequence[str]) -> None:
-        """Wait until the data ports of servers can send: the kernel takes some ms after the carrier has come back.
+    def dark_ports(self, servers: Sequence[str]) -> list[str]:
+        """Return the servers whose data port cannot send: the kernel takes some ms after the carrier has come back.
 
         A connection attempt before that is lost, and TCP repeats it after a second.
         """
-        deadline_s = time.monotonic() + _RUNNING_S
-        for server in servers:
-            request = struct.pack("16sH14x", DATA_INTERFACE.encode(), 0)
-            while time.monotonic() < deadline_s:
-                answer = fcntl.ioctl(self._sockets[server], _SIOCGIFFLAGS, request)
-                if struct.unpack_from("16xH", answer)[0] & _IFF_RUNNING:
-                    break
-                time.sleep(0.0005)
-        time.sleep(0.001)  # the queue follows the flag
+        request = struct.pack("16sH14x", DATA_INTERFACE.encode(), 0)
+        flags = {name: fcntl.ioctl(self._sockets[name], _SIOCGIFFLAGS, request) for name in servers}
+        return [name for name, answer in flags.items() if not struct.unpack_from("16xH", answer)[0] & _IFF_RUNNING]
 
     def handles_for(self, server: str) -> list[int]:
         """Return the file descriptor of the namespace, which a worker of this server needs."""
@@ -329,8 +321,9 @@ class PairNetwork:
         for end in outer.values():
             end.close()
 
-    def wait_until_running(self, servers: Sequence[str]) -> None:
-        """Do nothing: a socket pair can always send."""
+    def dark_ports(self, servers: Sequence[str]) -> list[str]:
+        """Return no server: a socket pair can always send."""
+        return []
 
     def handles_for(self, server: str) -> list[int]:
         """Return the file descriptor of the link, which a worker of this server needs."""

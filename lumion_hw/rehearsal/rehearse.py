@@ -33,8 +33,10 @@ FAULTS: dict[Fault, str] = {
 }
 """Faults that can be rehearsed."""
 _NO_TORCH = "torch is not installed: pip install 'lumion-hw[rehearsal]'"
-_START_S = 120.0
-_STEP_S = 30.0
+_QUIET_S = 120.0
+"""Longest time without a report of any rank. A slow computer delays the reports, but a rank that works sends them."""
+_PORTS_S = 30.0
+"""Longest time until data ports with light can send; the kernel needs some ms."""
 _JOB_MILESTONES = ("group_up", "first_allreduce", "state_restored", "first_step")
 
 
@@ -235,7 +237,7 @@ class _Stage:
             finally:
                 os._exit(1)
         pool_end.close()
-        supervisor_end.settimeout(_START_S)
+        supervisor_end.settimeout(_QUIET_S)
         if supervisor_end.recv(64) != b"ready":
             raise DeviceError("the workers could not be started")
         return supervisor_end
@@ -305,13 +307,17 @@ class _Stage:
         for rank in self._ranks.remove(server):
             _signal(rank, signal.SIGKILL)
 
-    def _wait_for_report(self, kind: str, servers: Sequence[str], timeout_s: float) -> None:
+    def _wait_for_report(self, kind: str, servers: Sequence[str]) -> None:
         waiting = {rank.name for rank in self._ranks.of(*servers)}
-        deadline_s = time.monotonic() + timeout_s
+        reported_s = time.monotonic()
         while waiting:
-            if time.monotonic() > deadline_s:
-                raise DeviceError(f"{', '.join(sorted(waiting))} did not report {kind!r} within {timeout_s:.0f} s")
+            if time.monotonic() > reported_s + _QUIET_S:
+                raise DeviceError(
+                    f"{', '.join(sorted(waiting))} did not report {kind!r}, and no rank reported anything for "
+                    f"{_QUIET_S:.0f} s"
+                )
             for rank, report in self._ranks.listen(0.05):
+                reported_s = time.monotonic()
                 if report["is"] == kind:
                     waiting.discard(rank.name)
                 elif report["is"] in ("gone", "left") and rank.name in waiting:
@@ -330,10 +336,10 @@ class _Stage:
         new = [server for server in self._fabric.servers if server not in old]
         for server in new:
             self._start_workers(server)
-        self._wait_for_report("warm", new, _START_S)
+        self._wait_for_report("warm", new)
         for rank in self._ranks.of(*old):
             rank.order("reset")
-        self._wait_for_report("reset", old, _STEP_S)
+        self._wait_for_report("reset", old)
         members = list(self._fabric.members)
         self._form_group(members)
         setting = self._setting
@@ -357,12 +363,13 @@ class _Stage:
         victim, is_spare_killed = members[self._setting.victim], fault != "spare"
         hashes, left = dict[str, str](), dict[str, str]()
         milestones = self._milestones
-        deadline_s = time.monotonic() + _STEP_S + self._setting.steps
+        reported_s = time.monotonic()
         while set(hashes) != {rank.name for rank in self._ranks.of(*members)}:
-            if time.monotonic() > deadline_s:
+            if time.monotonic() > reported_s + _QUIET_S:
                 late = {rank.name for rank in self._ranks.of(*members)} - set(hashes)
                 raise DeviceError(f"the training job did not end: {', '.join(sorted(late))} did not finish{_why(left)}")
             for rank, report in self._ranks.listen(0.005):
+                reported_s = time.monotonic()
                 self._note(rank, report, hashes, left)
                 has_begun = report["is"] in ("step", "first_step") and report["step"] >= fault_at
                 if fault is not None and has_begun and rank.server == victim and not milestones.has_begun:
@@ -430,12 +437,32 @@ class _Stage:
             self._without_state = {*self._without_state, spare} - {failed}
             failure = self._failed_member(present)
             if failure is None:
-                self._opened_network().wait_until_running(present)
-                source = "measured: all data ports can send" if self._is_tap else "measured"
-                self._milestones.mark("link_up", source)
-                failure = self._failed_member(present)
+                failure = self._wait_for_ports(present)
         self._form_group(present)
         return present
+
+    def _wait_for_ports(self, servers: Sequence[str]) -> tuple[str, str] | None:
+        """Wait until all data ports of servers can send; return the failure of a server that happens meanwhile.
+
+        Raises:
+            DeviceError: A port has light and cannot send.
+        """
+        network = self._opened_network()
+        deadline_s = time.monotonic() + _PORTS_S
+        while dark := network.dark_ports(servers):
+            failure = self._failed_member(servers)
+            if failure is not None:
+                return failure
+            if time.monotonic() > deadline_s:
+                raise DeviceError(
+                    f"the data ports of {', '.join(dark)} could not send {_PORTS_S:.0f} s after their circuits were "
+                    "connected",
+                    hint="`ip -n NAMESPACE link` shows the state of the port data0.",
+                )
+            time.sleep(0.0005)
+        time.sleep(0.001)  # the queue follows the flag
+        self._milestones.mark("link_up", "measured: all data ports can send" if self._is_tap else "measured")
+        return self._failed_member(servers)
 
     @property
     def _is_tap(self) -> bool:

@@ -120,11 +120,9 @@ def _without_circuits(state: ServedState) -> list[_Clause]:
 
 
 def _fabric(state: ServedState) -> list[_Clause]:
-    if state.fabric is None:
-        return []
     clauses: list[_Clause] = []
     alike: dict[str, list[FabricAlarm]] = {}
-    for alarm in state.fabric.alarms:
+    for alarm in state.fabric_alarms:
         alike.setdefault(alarm.condition, []).append(alarm)
     for condition, (first, *others) in alike.items():
         more = f" and {len(others)} more" if others else ""

@@ -63,10 +63,14 @@ class JoinedJobs:
             marks = list(circuit.marks if each is None else each.marks)
             if each is not None and each.proof is not None:
                 margin_db, received_dbm = each.proof.margin_db, each.proof.received_dbm
-            if each is not None and each.fault is not None:
-                marks.append(str(each.fault))
             documents.append(
-                {"circuit": circuit.name, "margin_db": margin_db, "received_dbm": received_dbm, "marks": marks}
+                {
+                    "circuit": circuit.name,
+                    "margin_db": margin_db,
+                    "received_dbm": received_dbm,
+                    "marks": marks,
+                    "broken": each is not None and each.fault is not None,
+                }
             )
         return {"circuits": documents, "prepared": self.prepared}
 

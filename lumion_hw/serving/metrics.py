@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from lumion_hw.fabric import FabricStatus
 from lumion_hw.fabric.status import UnitCondition
+from lumion_hw.joined import JoinedStatus
 from lumion_hw.serving.state import AlarmSeverity, Point, ServedState, alarm_severity
 
 _Rows = Iterable[tuple[tuple[str, ...], float | None]]
@@ -148,6 +149,10 @@ def _fabric(rows: Callable[[FabricStatus], _Rows]) -> Callable[[ServedState], _R
     return lambda state: [] if state.fabric is None else rows(state.fabric)
 
 
+def _joined(rows: Callable[[JoinedStatus], _Rows]) -> Callable[[ServedState], _Rows]:
+    return lambda state: [] if state.joined is None else rows(state.joined)
+
+
 def _unit_counts(fabric: FabricStatus) -> _Rows:
     return [
         ((condition,), float(sum(unit.condition == condition for unit in fabric.units)))
@@ -263,6 +268,31 @@ _GAUGES: Mapping[str, tuple[str, tuple[str, ...], Callable[[ServedState], _Rows]
                 if f.plans_ready and unit.condition == "in service"
             ]
         ),
+    ),
+    "lumion_joined_severity": (
+        "Highest severity of the alarms of joined meshes: 0 none, 1 minor, 2 major (a circuit is lost).",
+        (),
+        _joined(lambda j: [((), float(alarm_severity(j.severity)))]),
+    ),
+    "lumion_joined_bench_up": (
+        "1 if a bench of the joined meshes answers.",
+        ("bench",),
+        _joined(lambda j: [((bench.name,), float(not bench.problem)) for bench in j.benches]),
+    ),
+    "lumion_joined_circuit_up": (
+        "1 if a circuit over several meshes is complete and carries light.",
+        ("circuit",),
+        _joined(lambda j: [((link.name,), float(not link.is_lost)) for link in j.circuits]),
+    ),
+    "lumion_joined_circuit_margin_db": (
+        "Last measured margin of a circuit over several meshes.",
+        ("circuit",),
+        _joined(lambda j: [((link.name,), link.margin_db) for link in j.circuits]),
+    ),
+    "lumion_joined_time_seconds": (
+        "Time of the last query of the joined meshes, since 1970.",
+        (),
+        _joined(lambda j: [((), j.time_s)]),
     ),
     "lumion_recovery_time_seconds": (
         "Time of the last recovery, since 1970.",

@@ -41,6 +41,7 @@ from lumion_hw.serving.state import (
 
 if TYPE_CHECKING:
     from lumion_hw.circuits import CircuitPlan, CircuitRequest
+    from lumion_hw.joined import JoinedStatus
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 MAX_PUBLISH_S = 0.25
@@ -143,6 +144,7 @@ class BenchOwner:
         self._margins: deque[MarginSample] = deque(maxlen=MAX_SAMPLES)
         self.readings_history = ReadingHistory()
         self._client_job: ServedJob | None = None
+        self._joined: JoinedStatus | None = None
         self._subscriptions: list[Subscription] = []
         self._guard = threading.Lock()
         self._stop, self._news = threading.Event(), threading.Event()
@@ -310,7 +312,13 @@ class BenchOwner:
             record_sha256="" if keeper.record is None else keeper.record.content_sha256,
             is_emulated=self.bench.is_emulated,
             fabric=keeper.fabric,
+            joined=self._joined,
         )
+
+    def show_joined(self, status: JoinedStatus) -> None:
+        """Show the circuits over several meshes, as last queried by a :class:`~lumion_hw.joined.JoinedWatch`."""
+        self._joined = status
+        self._news.set()
 
     def _shown_job(self, lease: ServedLease) -> ServedJob | None:
         """Return the newest job: one of this server, or one that an attached program runs and reports."""

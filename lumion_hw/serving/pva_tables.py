@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lumion_hw.fabric import FabricAlarm, FabricStatus, RecoveryStatus
 from lumion_hw.fabric.status import UnitCondition
 from lumion_hw.files.json_text import json_text
+from lumion_hw.joined import JoinedStatus
 from lumion_hw.serving.state import AlarmSeverity, ServedState, alarm_severity
 
 _N, _M = AlarmSeverity.NONE, AlarmSeverity.MAJOR
@@ -37,8 +38,9 @@ def _alarms(state: ServedState) -> list[tuple[Any, ...]]:
     faults = [("mesh controller", int(_M), f"switched off: {fault}") for fault in state.health.faults]
     points = [(point.name, int(point.severity), point.alarm) for point in state.points.values()]
     circuits = [(circuit.name, int(circuit.severity), circuit.alarm) for circuit in state.circuits]
-    fabric = () if state.fabric is None else state.fabric.alarms
-    of_fabric = [(alarm.subject, int(alarm_severity(alarm.severity)), _alarm_text(alarm)) for alarm in fabric]
+    of_fabric = [
+        (alarm.subject, int(alarm_severity(alarm.severity)), _alarm_text(alarm)) for alarm in state.fabric_alarms
+    ]
     return [row for row in (*faults, *of_fabric, *points, *circuits) if row[1]]
 
 
@@ -67,6 +69,19 @@ def _fabric_units(state: ServedState) -> list[tuple[Any, ...]]:
     ]
 
 
+def _joined_circuits(state: ServedState) -> list[tuple[Any, ...]]:
+    links = () if state.joined is None else state.joined.circuits
+    return [
+        (link.name, _number_or_nan(link.margin_db), int(alarm_severity(link.severity)), "; ".join(link.problems))
+        for link in links
+    ]
+
+
+def _joined_benches(state: ServedState) -> list[tuple[Any, ...]]:
+    benches = () if state.joined is None else state.joined.benches
+    return [(bench.name, not bench.problem, bench.circuits, bench.problem) for bench in benches]
+
+
 TABLES: Mapping[str, tuple[list[tuple[str, str]], Callable[[ServedState], list[tuple[Any, ...]]]]] = {
     "circuits": (
         [
@@ -88,13 +103,15 @@ TABLES: Mapping[str, tuple[list[tuple[str, str]], Callable[[ServedState], list[t
         ],
         _fabric_units,
     ),
+    "joined:circuits": ([("name", "s"), ("margin_db", "d"), ("severity", "i"), ("alarm", "s")], _joined_circuits),
+    "joined:benches": ([("name", "s"), ("reachable", "?"), ("circuits", "i"), ("alarm", "s")], _joined_benches),
 }  # fmt: skip
 """For each table, its columns with PV Access types, and the function that returns its rows."""
 
 
 def _worst_severity(state: ServedState) -> _ScalarValue:
     fault_severity = [_M] if state.health.faults else []
-    fault_severity += [] if state.fabric is None else [alarm_severity(state.fabric.severity)]
+    fault_severity += [alarm_severity(alarm.severity) for alarm in state.fabric_alarms]
     severities = [point.severity for point in state.points.values()] + [circuit.severity for circuit in state.circuits]
     worst = max([_N, *fault_severity, *severities])
     return int(worst), worst, worst.name if worst else ""
@@ -160,11 +177,29 @@ def _fabric(
         fabric = state.fabric
         if fabric is None:
             return otherwise, _N, ""
-        alarms = [alarm for alarm in fabric.alarms if alarm.condition.startswith(conditions)]
-        texts = [f"{alarm.subject} {_alarm_text(alarm)}" for alarm in alarms]
-        return value(fabric), alarm_severity(alarms[0].severity) if alarms else _N, "; ".join(texts)
+        return value(fabric), *_alarm_of(fabric.alarms, conditions)
 
     return scalar
+
+
+def _joined(
+    value: Callable[[JoinedStatus], Any], otherwise: Any, *conditions: str
+) -> Callable[[ServedState], _ScalarValue]:
+    """Return the function of a scalar of joined meshes; its alarm is the first one with one of these conditions."""
+
+    def scalar(state: ServedState) -> _ScalarValue:
+        joined = state.joined
+        if joined is None:
+            return otherwise, _N, ""
+        return value(joined), *_alarm_of(joined.alarms, conditions)
+
+    return scalar
+
+
+def _alarm_of(alarms: Sequence[FabricAlarm], conditions: tuple[str, ...]) -> tuple[AlarmSeverity, str]:
+    those = [alarm for alarm in alarms if alarm.condition.startswith(conditions)]
+    texts = [f"{alarm.subject} {_alarm_text(alarm)}" for alarm in those]
+    return alarm_severity(those[0].severity) if those else _N, "; ".join(texts)
 
 
 def _names(condition: UnitCondition) -> Callable[[FabricStatus], list[str]]:
@@ -211,6 +246,14 @@ SCALARS: Mapping[str, tuple[str, Callable[[ServedState], _ScalarValue]]] = {
     "recovery:time_s": ("d", _fabric(_recovered(lambda recovery: recovery.time_s, math.nan), math.nan)),
     "recovery:failed": ("s", _fabric(_recovered(lambda recovery: recovery.failed or recovery.circuit, ""), "")),
     "recovery:spare": ("s", _fabric(_recovered(lambda recovery: recovery.spare, ""), "")),
+    "joined:severity": ("i", _joined(lambda joined: int(alarm_severity(joined.severity)), 0, "")),
+    "joined:lost": ("as", _joined(lambda joined: [link.name for link in joined.circuits if link.is_lost], [], "lost")),
+    "joined:unreachable": (
+        "as",
+        _joined(lambda joined: [bench.name for bench in joined.benches if bench.problem], [], "not reachable"),
+    ),
+    "joined:min_margin_db": ("d", _joined(lambda joined: _number_or_nan(joined.min_margin_db), math.nan)),
+    "joined:change": ("s", _joined(lambda joined: joined.history.summary(), "", "not finished")),
     "health:emulated": ("?", lambda state: (state.is_emulated, _N, "")),
 }
 """For each scalar, its PV Access type, and the function that returns value, severity and alarm."""

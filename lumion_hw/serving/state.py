@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.fabric import FabricStatus, RecoveryStatus
+from lumion_hw.fabric import FabricAlarm, FabricStatus, RecoveryStatus
 from lumion_hw.fabric.status import Severity
+from lumion_hw.joined import JoinedStatus
 from lumion_hw.mesh.layout.topology import State
 
 MAX_STAGES = 50
@@ -292,6 +293,7 @@ class ServedState:
         job: The running or last job; ``None`` before the first.
         record_sha256: Hash of the calibration record; empty without a record.
         fabric: Jobs, servers, spares and the last recovery; ``None`` if the bench file has no servers.
+        joined: Circuits over several meshes; ``None`` if this server does not watch them.
     """
 
     number: int
@@ -307,6 +309,12 @@ class ServedState:
     record_sha256: str = ""
     is_emulated: bool = False
     fabric: FabricStatus | None = None
+    joined: JoinedStatus | None = None
+
+    @property
+    def fabric_alarms(self) -> tuple[FabricAlarm, ...]:
+        """Alarms of the fabric and of the circuits over several meshes."""
+        return tuple(alarm for part in (self.fabric, self.joined) if part is not None for alarm in part.alarms)
 
     @property
     def recovery(self) -> RecoveryStatus | None:

@@ -159,6 +159,27 @@ class LineJournal:
                 )
 
 
+class OwnJournal:
+    """Base class of journals of one kind, open for writing, as context managers.
+
+    Args:
+        lines: The journal file.
+    """
+
+    def __init__(self, lines: LineJournal) -> None:
+        self._lines = lines
+
+    def close(self) -> None:
+        """Close the journal file; may be called twice."""
+        self._lines.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 def read_lines(path: AnyPath, description: str) -> JournalLines:
     """Read a journal without changing it; ``description`` is the kind of journal, for messages.
 

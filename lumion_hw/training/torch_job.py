@@ -127,8 +127,9 @@ class TorchJob:
 
     def cut(self) -> None:
         """Close the connections of the group from another thread; waiting calls raise an error."""
-        if self._group is not None:
-            self._group.cut()
+        group = self._group  # another thread may leave it meanwhile
+        if group is not None:
+            group.cut()
 
     def leave(self) -> None:
         """Release the group. Does not wait for an operation that hangs."""

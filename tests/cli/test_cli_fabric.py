@@ -254,3 +254,40 @@ def test_a_command_that_finds_no_manager_says_how_to_find_it(
     printed = capsys.readouterr().err
     assert says in printed
     assert "Give the same --endpoints or --state as the fabric manager" in printed
+
+
+def test_nccl_gets_ranks_along_the_circuits_and_topologies_of_the_spare_that_serves(
+    told: Told, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told("fail", "b", *ON_THE_BENCH)  # c takes the place of b
+    bench, dumps, out = tmp_path / "bench.yaml", tmp_path / "dumps", tmp_path / "out"
+    text = SMALL.read_text(encoding="utf-8")
+    for name in "abc":
+        text = text.replace(f"nics: [sfp-{name}]", f"nics: [sfp-{name}], interfaces: [eno{name}]")
+    bench.write_text(text, encoding="utf-8")
+    dumps.mkdir()
+    for name in "ac":
+        cpu = f'<cpu numaid="0" arch="arm64"><nic><net name="eno{name}" speed="-1"/><net name="eno9"/></nic></cpu>'
+        (dumps / f"{name}.xml").write_text(f'<system version="1">{cpu}</system>', encoding="utf-8")
+    command = ["fabric", "nccl", str(bench), "--state", str(tmp_path / "state"), "--dumps", str(dumps)]
+    for _ in range(2):  # the second time over its own files
+        assert main([*command, "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"0 +a +a +NCCL_TOPO_FILE=\S+/out/a.xml NCCL_SOCKET_IFNAME==enoa NCCL_CROSS_NIC=0", shown)
+    assert re.search(r"1 +c +c +NCCL_TOPO_FILE=\S+/out/c.xml NCCL_SOCKET_IFNAME==enoc", shown)
+    assert (out / "hostfile").read_text(encoding="utf-8") == "# lumion-hw\na\nc\n"
+    assert (out / "c.xml").read_text(encoding="utf-8") == (
+        '<system version="1" name="lumion-hw c">\n  <cpu numaid="0" arch="arm64">\n    <nic>\n'
+        '      <net name="enoc"/>\n    </nic>\n  </cpu>\n</system>\n'
+    )
+    environment = (out / "c.env").read_text(encoding="utf-8")
+    assert f"NCCL_TOPO_FILE={out / 'c.xml'}\n" in environment
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ranks"] == ["a", "c"]
+    assert main([*command, "--job", "b-c"]) == 2
+    assert "there is no job 'b-c'" in capsys.readouterr().err
+
+
+def test_nccl_refuses_a_job_without_circuits(told: Told, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fabric", "nccl", str(SMALL), "--state", str(tmp_path / "state")]) == 3
+    assert "found no ring of circuits in both directions through its 2 servers" in capsys.readouterr().err

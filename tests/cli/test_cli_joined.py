@@ -68,6 +68,14 @@ def test_the_example_and_the_small_racks_are_without_mistakes(capsys: pytest.Cap
     assert "3 benches and 8 fibres, without mistakes\n" in printed
 
 
+def test_a_watch_needs_a_file_with_served_benches(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["serve", str(JOINED.with_name("rack0.yaml")), "--pva", "--watch-joined"]
+    assert main(command) == 2
+    assert "--watch-joined needs --joined" in capsys.readouterr().err
+    assert main([*command, "--joined", str(JOINED)]) == 2
+    assert "bench rack0 has no address, so it cannot be watched" in capsys.readouterr().err
+
+
 def test_serving_a_bench_refuses_a_file_that_does_not_know_it(capsys: pytest.CaptureFixture[str]) -> None:
     bench = JOINED.with_name("rack0.yaml")
     assert main(["emulate", str(bench), "--joined", str(EXAMPLE)]) == 2

@@ -26,9 +26,22 @@ def manager(bench: Bench, tmp_path: Path) -> Iterator[FabricManager]:
         yield begun
 
 
+@pytest.fixture
+def prototype(shared_prototype: FabricManager) -> Iterator[FabricManager]:
+    """The started manager of the built-in bench: four servers with two NICs each, all healthy and in their places."""
+    yield shared_prototype
+    world, state = shared_prototype.bench.emulated.world, shared_prototype.state
+    if world.truth.stuck_current_ma:
+        world.about_to_change()
+        world.truth.stuck_current_ma.clear()
+        world.disturb()
+    if state.places or state.failed or state.avoided:
+        shared_prototype.restore_bench_file_places()
+
+
 @pytest.fixture(scope="module")
-def prototype(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FabricManager]:
-    """The started manager of the built-in bench: four servers with two NICs each. Tests restore what they change."""
+def shared_prototype(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FabricManager]:
+    """The manager that all tests of one file share, because its start takes seconds."""
     with ExitStack() as stack:
         opened = stack.enter_context(Bench.emulate(seed=4))
         begun = stack.enter_context(managed(opened, tmp_path_factory.mktemp("fabric")))

@@ -1,5 +1,6 @@
 """The rehearsal: a lost server is noticed and replaced, the result is as without a fault, and nothing is left."""
 
+import importlib
 import importlib.util
 import os
 import socket
@@ -7,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +16,11 @@ import pytest
 from lumion_hw.errors import ConfigError, DeviceError
 from lumion_hw.rehearsal import SPAN_NAMES, Fault, Milestones, Rehearsal, RehearsalSetting, SwitchedLight, rehearse
 from lumion_hw.rehearsal.light import ring_light
-from lumion_hw.rehearsal.network import NamespaceNetwork, _routes, reason_without_namespaces
+from lumion_hw.rehearsal.network import NamespaceNetwork, PairNetwork, _routes, reason_without_namespaces
 from lumion_hw.rehearsal.timing import Milestone, table
 from lumion_hw.rehearsal.training import NumpyModel, RingGroup, Trainer
 from lumion_hw.training.ranks import Rank, Ranks
+from tests.waiting import PATIENCE_S, until
 
 WHY_NOT = reason_without_namespaces()
 namespaces = pytest.mark.skipif(WHY_NOT is not None, reason=f"no namespaces: {WHY_NOT}")
@@ -124,12 +127,13 @@ def test_the_network_itself_follows_the_light() -> None:
             return subprocess.run(words, check=False).returncode == 0  # refused by the other side: it was reached
 
         assert (carrier(0), reaches(0, "b")) == (False, False)
+        until(lambda: network.dark_ports(["a", "b", "c"]) == ["a", "b", "c"], PATIENCE_S)
         network.forwarder.set_light(ring_light(["a", "b"], dark=[]))
-        network.wait_until_running(["a", "b"])
+        until(lambda: network.dark_ports(["a", "b", "c"]) == ["c"], PATIENCE_S)
         assert (carrier(0), carrier(2)) == (True, False)
         assert (reaches(0, "b"), reaches(0, "c")) == (True, False)
         network.forwarder.set_light(ring_light(["a", "c"], dark=[]))
-        network.wait_until_running(["a", "c"])
+        until(lambda: not network.dark_ports(["a", "c"]), PATIENCE_S)
         assert (reaches(0, "c"), reaches(0, "b")) == (True, False)
         network.forwarder.set_light({})
         assert not reaches(0, "c")
@@ -138,6 +142,54 @@ def test_the_network_itself_follows_the_light() -> None:
         network.close()
     left = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
     assert not [space for space in spaces if space in left]
+
+
+@pytest.mark.parametrize("has_failed", [True, False])
+def test_ports_that_never_send_end_the_rehearsal_with_their_names_unless_a_server_has_failed(
+    monkeypatch: pytest.MonkeyPatch, has_failed: bool
+) -> None:
+    module = importlib.import_module("lumion_hw.rehearsal.rehearse")  # the package exports a function of this name
+    monkeypatch.setattr(PairNetwork, "dark_ports", lambda _self, servers: list(servers)[1:])
+    monkeypatch.setattr(module, "_PORTS_S", 0.0)
+    with module._Stage(SwitchedLight(["a", "b"], ["c"]), "pairs", "numpy", RehearsalSetting()) as stage:
+        if has_failed:
+            stage._light_failed("b", "photodiode")
+            assert stage._wait_for_ports(["a", "b"]) == ("b", "light (photodiode)")
+        else:
+            with pytest.raises(DeviceError, match="the data ports of b could not send 0 s after"):
+                stage._wait_for_ports(["a", "b"])
+
+
+class SlowRanks:
+    """Ranks a and b on a slow computer: every look at them takes a minute."""
+
+    def __init__(self, *looks: list[tuple[str, str]]) -> None:
+        self.looks, self.now_s = list(looks), 0.0
+
+    def of(self, *_servers: str) -> list[SimpleNamespace]:
+        return [SimpleNamespace(name=name) for name in "ab"]
+
+    def listen(self, _timeout_s: float) -> list[tuple[SimpleNamespace, dict[str, str]]]:
+        self.now_s += 60.0
+        reports = self.looks.pop(0) if self.looks else []
+        return [(SimpleNamespace(name=name), {"is": kind}) for name, kind in reports]
+
+
+@pytest.mark.parametrize("is_stuck", [False, True])
+def test_a_rank_may_be_as_slow_as_it_likes_while_it_or_another_one_reports(
+    monkeypatch: pytest.MonkeyPatch, is_stuck: bool
+) -> None:
+    module = importlib.import_module("lumion_hw.rehearsal.rehearse")
+    ranks = SlowRanks([], [("b", "step")], [], [("a", "reset")], [], [] if is_stuck else [("b", "reset")])
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: ranks.now_s))
+    stage = object.__new__(module._Stage)
+    stage._ranks = ranks
+    if is_stuck:
+        with pytest.raises(DeviceError, match="b did not report 'reset', and no rank reported anything for 120 s"):
+            stage._wait_for_report("reset", ["server"])
+    else:
+        stage._wait_for_report("reset", ["server"])
+        assert ranks.now_s == 360.0
 
 
 @pytest.mark.skipif(WHY_NOT is None, reason="namespaces are possible here")

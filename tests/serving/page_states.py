@@ -16,7 +16,9 @@ import numpy as np
 
 from lumion_hw.bench.bench import load
 from lumion_hw.errors import ConfigError
-from lumion_hw.fabric import FabricStatus, JobStatus, RecoveryStatus, Span, UnitStatus
+from lumion_hw.fabric import FabricAlarm, FabricStatus, JobStatus, RecoveryStatus, Span, UnitStatus
+from lumion_hw.joined import BenchReach, JoinedStatus, LinkStatus
+from lumion_hw.joined.journal import JoinedChange, JoinedHistory
 from lumion_hw.serving.history import ReadingHistory
 from lumion_hw.serving.lease import BenchLease, Caller
 from lumion_hw.serving.owner import Subscription
@@ -35,6 +37,7 @@ from lumion_hw.serving.state import (
 )
 
 NOW_S = 1_800_000_000.0
+RACKS = ("rack0", "rack1", "spine")
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -59,6 +62,20 @@ def a_fabric(**changes: Any) -> FabricStatus:
         false_alarms=1,
     )
     return dataclasses.replace(fabric, **changes)
+
+
+def a_joined_status(*lost: str, unreachable: str = "") -> JoinedStatus:
+    """Return joined meshes with circuits of rack0 and rack1 over a spine."""
+    names = ("rack0:sfp-a:rack1:sfp-b", "rack1:sfp-b:rack0:sfp-a")
+    links = [LinkStatus(name, (), 7.5, ()) for name in names if name not in lost]
+    links = [LinkStatus(name, (), None, ("bench spine has no segment from port0",), True) for name in lost] + links
+    alarms = [FabricAlarm("major", f"joined circuit {name}", "lost", "bench spine has no segment") for name in lost]
+    if unreachable:
+        alarms.append(FabricAlarm("major", f"bench {unreachable}", "not reachable", "the connection was lost"))
+    change = JoinedChange("racks-1-abc", "connect", names, {}, "2027-01-15T07:59:00Z")
+    benches = (BenchReach(name, "the connection was lost" if name == unreachable else "", 2) for name in RACKS)
+    history = JoinedHistory(names, change, "kept", "2027-01-15T07:59:05Z", number=1)
+    return JoinedStatus("racks", NOW_S, tuple(benches), tuple(links), history, tuple(alarms))
 
 
 def a_state(number: int = 1, **changes: Any) -> ServedState:

@@ -20,7 +20,7 @@ from lumion_hw.serving.state import (
     ServedJob,
     ServedState,
 )
-from tests.serving.page_states import NOW_S, a_fabric, a_state
+from tests.serving.page_states import NOW_S, a_fabric, a_joined_status, a_state
 
 OK, MINOR, MAJOR, INVALID = AlarmSeverity
 COLD = "no path from port 35 to port 34 with 46 blocked PUC states and 6 active circuits (proven). Set move_price."
@@ -95,6 +95,12 @@ ESTOP = "ESTOP (latched): emergency stop"
             {"circuits": (), "record_sha256": "", "job": dataclasses.replace(JOB, is_over=True, error="no light")},
             MINOR,
             "The job calibrate failed: no light; no calibration record, so no circuits: calibrate the mesh first",
+        ),
+        (
+            {"fabric": None, "joined": a_joined_status("rack0:sfp-a:rack1:sfp-b")},
+            MAJOR,
+            "2 circuits up, smallest margin 6.3 dB at b:a; joined circuit rack0:sfp-a:rack1:sfp-b lost: "
+            "bench spine has no segment",
         ),
         (
             {"fabric": fabric(FabricAlarm("minor", "spare server3", "cold", COLD))},

@@ -2,14 +2,18 @@
 
 import contextlib
 import dataclasses
+import queue
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from lumion_hw.circuits import CircuitRequest
 from lumion_hw.errors import BusyError, ConfigError
+from lumion_hw.joined import JoinedStatus, JoinedWatch, load_joined
 from lumion_hw.remote.client import PvaConnection
 from tests.serving.serving_bench import Served, serving
+from tests.waiting import PATIENCE_S, until
 
 REQUEST = dataclasses.asdict(CircuitRequest("sfp-a", "sfp-b"))
 NAME = "sfp-a:sfp-b"
@@ -80,3 +84,17 @@ def test_a_server_that_stops_undoes_a_prepared_change(tmp_path) -> None:
             assert (served.owner.bench.mesh.read_back_ma() != before_ma).any()
         served.owner.stop()
         assert (served.owner.bench.mesh.read_back_ma() == before_ma).all()
+
+
+@pytest.mark.long
+def test_a_watch_publishes_the_circuits_of_a_served_bench_until_it_is_left(served: Served, tmp_path: Path) -> None:
+    file = tmp_path / "joined.yaml"
+    text = f'version: 1\nname: one\nbenches:\n  small: {{address: "{served.address}"}}\nfibres: []\n'
+    file.write_text(text, encoding="utf-8")
+    news: queue.SimpleQueue[JoinedStatus] = queue.SimpleQueue()
+    with JoinedWatch(load_joined(file), tmp_path).running(news.put):
+        status = news.get(timeout=PATIENCE_S)
+        assert [(bench.name, bench.problem) for bench in status.benches] == [("small", "")]
+        served.owner.show_joined(status)
+        until(lambda: served.owner.state.joined == status)
+    assert status.alarms == ()

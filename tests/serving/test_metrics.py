@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lumion_hw.serving.metrics import BenchMetrics, dashboard_path
 from lumion_hw.serving.state import AlarmSeverity, Point, ServedState
-from tests.serving.page_states import HOSTILE, NOW_S, a_state
+from tests.serving.page_states import HOSTILE, NOW_S, a_joined_status, a_state
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -76,6 +76,17 @@ def test_circuits_mesh_jobs_and_recovery_are_counted(samples) -> None:
     assert one(samples, "lumion_states_total") == 42.0
     assert one(samples, "lumion_pages") == 3.0
     assert one(samples, "lumion_page_states_missed_total") == 17.0
+
+
+def test_circuits_over_several_meshes_are_counted() -> None:
+    lost, up = "rack0:sfp-a:rack1:sfp-b", "rack1:sfp-b:rack0:sfp-a"
+    samples = measured(a_state(1, joined=a_joined_status(lost, unreachable="rack1")))
+    assert one(samples, "lumion_joined_severity") == 2.0
+    assert [one(samples, "lumion_joined_bench_up", bench=name) for name in ("rack0", "rack1")] == [1.0, 0.0]
+    assert [one(samples, "lumion_joined_circuit_up", circuit=name) for name in (up, lost)] == [1.0, 0.0]
+    assert one(samples, "lumion_joined_circuit_margin_db", circuit=up) == 7.5
+    assert ("lumion_joined_circuit_margin_db", frozenset({("circuit", lost)})) not in samples
+    assert one(samples, "lumion_joined_time_seconds") == NOW_S
 
 
 def test_a_bench_of_which_little_is_known_has_few_metrics_and_no_error() -> None:

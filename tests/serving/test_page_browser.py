@@ -12,7 +12,7 @@ from lumion_hw.serving.lease import Caller
 from lumion_hw.serving.page.server import PageServer
 from lumion_hw.serving.state import AlarmSeverity, MarginSample, Point, ServedCurve, ServedEvent, ServedJob, ServedMesh
 from tests.serving.chromium import browser, complaints, require_chromium
-from tests.serving.page_states import HOSTILE, NOW_S, StagedOwner, a_fabric, a_state
+from tests.serving.page_states import HOSTILE, NOW_S, StagedOwner, a_fabric, a_joined_status, a_state
 from tests.serving.serving_bench import Served, serving
 from tests.waiting import until
 
@@ -484,6 +484,29 @@ def test_more_pages_than_a_browser_has_connections_all_show_the_bench(staged) ->
             driver.switch_to.window(handle)
             driver.close()
     driver.switch_to.window(first)
+
+
+def test_the_panel_of_joined_meshes_shows_lost_circuits_first_and_only_if_they_are_watched(staged) -> None:
+    lost = "rack0:sfp-a:rack1:sfp-b"
+    staged.owner.publish(joined=None)
+    staged.driver.get(staged.server.address)
+    until(lambda: staged.text("#headline-word") != "WAITING", 60.0)
+    assert not staged.is_shown("#joined")
+    staged.owner.publish(joined=a_joined_status(lost, unreachable="spine"))
+    summary = "racks · 2 of 3 benches reachable · 1 of 2 circuits up"
+    until(lambda: staged.text("#joined-summary") == summary, 60.0)
+    tiles = "return [...document.querySelectorAll('#joined-benches .tile')].map((each) => each.innerText)"
+    first, _, third = (" ".join(text.split()) for text in staged.driver.execute_script(tiles))
+    assert (first, third) == ("rack0 reachable 2 circuits", "spine not reachable the connection was lost")
+    rows = "return [...document.querySelectorAll('#joined-circuits tbody tr')].map((each) => each.innerText)"
+    first, second = (" ".join(text.split()) for text in staged.driver.execute_script(rows))
+    assert first.startswith(f"{lost} lost – bench spine has no segment")
+    assert second == "rack1:sfp-b:rack0:sfp-a up 7.5"
+    assert staged.text("#joined-change").startswith("last change: connect 2 circuits (racks-1-abc): kept, ")
+    until(lambda: f"joined circuit {lost} lost" in staged.text("#alarm-list"), 60.0)
+    staged.owner.publish(joined=None)
+    until(lambda: not staged.is_shown("#joined"), 60.0)
+    assert complaints(staged.driver) == []
 
 
 def test_the_panel_of_servers_shows_conditions_spares_and_alarms(staged) -> None:

@@ -13,7 +13,7 @@ from lumion_hw.serving.history import MAX_INTERVALS
 from lumion_hw.serving.page.updates import PageUpdates, margin_curves, to_json
 from lumion_hw.serving.state import MarginSample, Point, ServedEvent, ServedLease, ServedState
 from tests.effort import examples
-from tests.serving.page_states import HOSTILE, NOW_S, a_fabric, a_state
+from tests.serving.page_states import HOSTILE, NOW_S, a_fabric, a_joined_status, a_state
 
 
 def told(updates: PageUpdates, since: int = 0) -> dict:
@@ -209,6 +209,21 @@ def test_spans_and_arrays_of_numpy_are_told_as_plain_numbers() -> None:
     updates.update(dataclasses.replace(first, job=job, fabric=a_fabric(recovery=recovery)))
     assert told(updates)["parts"]["job"]["result"] == {"loss": 1.25, "ways": [3, [4]]}
     assert told(updates)["parts"]["recovery"]["spans"][0][4] == "emulated: <b>"
+
+
+def test_joined_meshes_are_sent_once_and_then_only_their_changes(updates) -> None:
+    assert told(updates)["parts"]["joined"] is None
+    updates.update(a_state(2, joined=a_joined_status("rack0:sfp-a:rack1:sfp-b")))
+    joined = told(updates, 1)["parts"]["joined"]
+    assert joined["benches"] == [["rack0", 2, ""], ["rack1", 2, ""], ["spine", 2, ""]]
+    assert joined["circuits"] == [
+        ["rack0:sfp-a:rack1:sfp-b", None, 2, "bench spine has no segment from port0"],
+        ["rack1:sfp-b:rack0:sfp-a", 7.5, 0, ""],
+    ]
+    assert (joined["change"], joined["changed_s"]) == ("connect 2 circuits (racks-1-abc): kept", NOW_S - 55.0)
+    assert [alarm["severity"] for alarm in joined["alarms"]] == [2]
+    updates.update(a_state(3, joined=a_joined_status("rack0:sfp-a:rack1:sfp-b")))
+    assert "joined" not in told(updates, 2)["parts"]
 
 
 def test_the_fabric_is_sent_with_short_reasons_and_numbers_of_severity(updates) -> None:

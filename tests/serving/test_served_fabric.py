@@ -15,7 +15,7 @@ from lumion_hw.serving.event_sentences import event_sentence
 from lumion_hw.serving.owner import BenchOwner
 from lumion_hw.serving.pva_tables import SCALARS, TABLES
 from lumion_hw.serving.state import AlarmSeverity
-from tests.serving.page_states import NOW_S, a_fabric, a_state
+from tests.serving.page_states import NOW_S, a_fabric, a_joined_status, a_state
 from tests.serving.test_virtual_days import ADA, owned
 
 MINOR, MAJOR = AlarmSeverity.MINOR, AlarmSeverity.MAJOR
@@ -67,6 +67,26 @@ def test_without_servers_all_process_variables_of_the_fabric_are_empty() -> None
         if name.startswith(("fabric:", "recovery:")):
             assert value(state)[1] is AlarmSeverity.NONE
     assert [TABLES[name][1](state) for name in ("fabric:jobs", "fabric:units", "recovery:spans")] == [[], [], []]
+
+
+def test_lost_circuits_over_several_meshes_are_major_alarms() -> None:
+    lost, up = "rack0:sfp-a:rack1:sfp-b", "rack1:sfp-b:rack0:sfp-a"
+    why = f"joined circuit {lost} lost: bench spine has no segment"
+    silent = "bench rack1 not reachable: the connection was lost"
+    state = a_state(fabric=None, points={}, circuits=(), joined=a_joined_status(lost, unreachable="rack1"))
+    found = {name: value(state) for name, (_, value) in SCALARS.items() if name.startswith("joined:")}
+    assert found == {
+        "joined:severity": (2, MAJOR, f"{why}; {silent}"),
+        "joined:lost": ([lost], MAJOR, why),
+        "joined:unreachable": (["rack1"], MAJOR, silent),
+        "joined:min_margin_db": (7.5, AlarmSeverity.NONE, ""),
+        "joined:change": ("connect 2 circuits (racks-1-abc): kept", AlarmSeverity.NONE, ""),
+    }
+    assert SCALARS["health:severity"][1](state) == (2, MAJOR, "MAJOR")
+    rows = TABLES["joined:circuits"][1](state)
+    assert [(row[0], row[2]) for row in rows] == [(lost, 2), (up, 0)]
+    assert TABLES["joined:benches"][1](state)[1] == ("rack1", False, 2, "the connection was lost")
+    assert [row[0] for row in TABLES["alarms"][1](state)] == [f"joined circuit {lost}", "bench rack1"]
 
 
 def asked(owner: BenchOwner, directory: Path, action: str, unit: str = "") -> Any:

@@ -61,7 +61,8 @@ class PageUpdates:
         self._set_part("lease", _lease_document(state))
         self._set_part("health", _health_document(state))
         # The other parts seldom change, and their JSON is made only then.
-        for name, source in (("fabric", state.fabric), ("recovery", state.recovery), ("job", state.job)):
+        sources = {"fabric": state.fabric, "joined": state.joined, "recovery": state.recovery, "job": state.job}
+        for name, source in sources.items():
             if name not in self._parts or self._sources.get(name) != source:
                 self._sources[name] = source
                 self._set_part(name, _DOCUMENTS[name](state))
@@ -240,6 +241,37 @@ def _fabric_document(state: ServedState) -> dict[str, Any] | None:
     return {name: document[name] for name in ("manager", "jobs", "units", "alarms", "plans_ready")}
 
 
+def _first_of(problems: Sequence[str]) -> str:
+    more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+    return short_reason(problems[0]) + more if problems else ""
+
+
+def _joined_document(state: ServedState) -> dict[str, Any] | None:
+    joined = state.joined
+    if joined is None:
+        return None
+    return {
+        "name": joined.name,
+        "time_s": round(joined.time_s, 1),
+        "benches": [[bench.name, bench.circuits, short_reason(bench.problem)] for bench in joined.benches],
+        "circuits": [
+            [link.name, _json_value(link.margin_db), int(alarm_severity(link.severity)), _first_of(link.problems)]
+            for link in joined.circuits
+        ],
+        "change": joined.history.summary(),
+        "changed_s": joined.history.changed_s,
+        "alarms": [
+            {
+                "severity": int(alarm_severity(alarm.severity)),
+                "subject": alarm.subject,
+                "condition": alarm.condition,
+                "reason": short_reason(alarm.reason),
+            }
+            for alarm in joined.alarms
+        ],
+    }
+
+
 def _recovery_document(state: ServedState) -> dict[str, Any] | None:
     recovery = state.recovery
     if recovery is None:
@@ -301,6 +333,7 @@ def _health_document(state: ServedState) -> dict[str, Any]:
 
 _DOCUMENTS: Mapping[str, Callable[[ServedState], dict[str, Any] | None]] = {
     "fabric": _fabric_document,
+    "joined": _joined_document,
     "recovery": _recovery_document,
     "job": _job_document,
 }

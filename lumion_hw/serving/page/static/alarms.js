@@ -53,7 +53,7 @@ function findAlarms() {
   for (const [name, [since, why]] of Object.entries(silent)) found.push([3, name, `silent for ${duration(serverNow() - since)}: ${why}`]);
   for (const fault of known.health?.faults ?? []) found.push([2, "mesh controller", `switched off: ${fault}`]);
   if (known.health?.trouble) found.push([2, "maintenance", known.health.trouble]);
-  for (const alarm of known.fabric?.alarms ?? []) found.push([alarm.severity, alarm.subject, [alarm.condition, alarm.reason].filter(Boolean).join(": ")]);
+  for (const alarm of [...known.fabric?.alarms ?? [], ...known.joined?.alarms ?? []]) found.push([alarm.severity, alarm.subject, [alarm.condition, alarm.reason].filter(Boolean).join(": ")]);
   // With a fault of the controller all circuits are dark, as the headline says.
   const circuits = known.health?.faults?.length ? [] : known.circuits.filter((circuit) => circuit.severity);
   for (const circuit of circuits) found.push([circuit.severity, circuit.name, circuit.fault || circuit.marks.join("; ") || circuit.unseen]);

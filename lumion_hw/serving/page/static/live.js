@@ -8,7 +8,7 @@ const DRIFT = 2e-4; // largest relative drift between two clocks
 
 export const known = {
   points: new Map(), pointKinds: new Map(), events: [], about: null, mesh: null, paths: [], circuits: [],
-  recovery: null, job: null, lease: null, health: null, headline: [0, ""], fabric: null, alignments: {},
+  recovery: null, job: null, lease: null, health: null, headline: [0, ""], fabric: null, joined: null, alignments: {},
 };
 export const stream = { number: 0, missed: 0, gaps: 0, timeS: 0, word: "WAITING", why: "", rate: 0 };
 

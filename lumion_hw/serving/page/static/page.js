@@ -9,6 +9,7 @@ import { drawDevices, followAddress } from "/devices.js";
 import { drawEvents } from "/events.js";
 import { drawFabric } from "/fabric.js";
 import { byId, clock, duration, element, refreshAges, setAge, setText } from "/format.js";
+import { drawJoined } from "/joined.js";
 import { drawJob, drawJobAge, drawRecovery } from "/jobs.js";
 import { drawMesh } from "/mesh.js";
 import { beginWhatIf, drawWhatIf } from "/what_if.js";
@@ -58,12 +59,13 @@ const PARTS = [
   [["mesh", "paths"], drawMesh],
   [["circuits", "paths"], drawCircuits],
   [["fabric", "health"], drawFabric],
+  [["joined"], drawJoined],
   [["job"], drawJob],
   [["recovery"], drawRecovery],
   [["events"], drawEvents],
   [["lease"], drawLease],
   [["points", "health", "about", "point_kinds", "alignments"], drawDevices],
-  [["points", "health", "circuits", "fabric", "about"], (changed) => announce(drawAlarms(changed))],
+  [["points", "health", "circuits", "fabric", "joined", "about"], (changed) => announce(drawAlarms(changed))],
 ];
 
 function draw(changed) {
