@@ -23,6 +23,8 @@ from calibration.model.priors import COUPLER_GROUPS, Prior
 
 _log = logging.getLogger(__name__)
 
+# Share of the remaining work for signs while a fit does not explain its readings.
+_MAX_WORK_SHARE = 0.25
 # Rounds between two comparisons of the reversed sign with the fit.
 _ROUNDS = 3
 # A trial ends if this many more runs, each with the gain of the last one, would not make it better than the fit.
@@ -47,10 +49,12 @@ def fit_with_best_signs(
         prior: Prior knowledge.
         fit: The fit so far.
     """
+    limit = model.work.spent + _MAX_WORK_SHARE * model.work.remaining
     for name in COUPLER_GROUPS:
         for puc in _pucs_with_barrier(name, model, likelihood, fit):
-            # A fit that explains its readings is only a few rounds from its end.
-            if fit.discrepancy > 0.0 and model.work.is_used_up:
+            # A fit that explains its readings is only a few rounds from its end. Before that, most of the work is for
+            # the search for missing effects.
+            if fit.discrepancy > 0.0 and (model.work.is_used_up or model.work.spent > limit):
                 return fit
             trial = _with_reversed_sign(name, puc, fitting, model, likelihood, prior, fit)
             if trial is not None and fit.cost(prior) - trial.cost(prior) > _MIN_GAIN:

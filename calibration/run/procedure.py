@@ -321,7 +321,11 @@ class Calibration:
 
     def _explains(self, start: Start) -> bool:
         """Return whether a fit from a start explains almost all light, as it does near the right phases only."""
-        return self._diagnosis(start).fit_from(start.parameters).discrepancy < _RIGHT_VALLEY
+        spent = self._work.spent
+        fit = self._diagnosis(start).fit_from(start.parameters)
+        # Each search that fails gets such a fit. Together they would leave no work to find the causes of a misfit.
+        self._work.spent = spent
+        return fit.discrepancy < _RIGHT_VALLEY
 
     def _likelihood(self, start: Start) -> Likelihood:
         """Return the likelihood (readings with noise) of the random settings, without the heater sweeps."""
