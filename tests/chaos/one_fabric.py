@@ -1,0 +1,217 @@
+"""A fabric of three servers: its manager works while a fault strikes, and the next manager looks at what is left."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from numpy.random import Generator
+
+from lumion_hw import Bench
+from lumion_hw.bench.controller_faults import latched_faults
+from lumion_hw.circuits import BenchLock, CircuitJournal, CircuitService, read_state
+from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.fabric import FabricJournal, FabricManager, find_unit, job_requests, read_fabric
+from lumion_hw.fabric.standby import loop_requests
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+from lumion_hw.storage import load_record
+from tests.chaos.lives import living_files
+from tests.chaos.one_bench import MortalBench
+from tests.chaos.scene import Fault, Findings, Scene, is_lit, survived
+from tests.fabric.chaos import photodiodes
+
+WATCHED_S = 2.0
+"""Time that a manager is given to notice a fault, in s of the bench's clock."""
+LAST_S = 20.0
+"""Time that the last manager is given: a search of a polarization takes seconds."""
+
+
+@contextlib.contextmanager
+def managing(bench: MortalBench, record: CalibrationRecord, **options: Any) -> Iterator[FabricManager]:
+    """Manage the fabric as a program of its own would."""
+    with (
+        BenchLock(bench.directory, "chaos") as lock,
+        bench.open() as opened,
+        CircuitJournal(bench.directory, opened.model.name, opened.mesh.topology.sha256) as circuits,
+        FabricJournal(bench.directory, opened.model.name) as fabric,
+    ):
+        service = CircuitService(opened, record, circuits, lock)
+        service.restore()
+        with FabricManager(service, fabric, detectors=[photodiodes()], **options) as manager:
+            yield manager
+
+
+# -- what the manager does when the fault strikes; each returns the servers that fail by it
+
+
+def start(manager: FabricManager, rng: Generator) -> set[str]:
+    """Connect the jobs."""
+    del rng
+    manager.begin()
+    return set()
+
+
+def watch(manager: FabricManager, rng: Generator) -> set[str]:
+    """Watch circuits that are all well."""
+    del rng
+    manager.begin()
+    manager.run(WATCHED_S)
+    return set()
+
+
+def recover(manager: FabricManager, rng: Generator) -> set[str]:
+    """Replace a server whose light goes out."""
+    manager.begin()
+    name = str(rng.choice(["a", "b"]))
+    manager.bench.emulated.faults.kill_modules(find_unit(manager.bench.model, name).nics)
+    manager.run(WATCHED_S)
+    return {name}
+
+
+def replace_by_hand(manager: FabricManager, rng: Generator) -> set[str]:
+    """Replace a server that an operator declares failed."""
+    manager.begin()
+    name = str(rng.choice(["a", "b"]))
+    manager.mark_failed(name)
+    return {name}
+
+
+def drain(manager: FabricManager, rng: Generator) -> set[str]:
+    """Take a healthy server out of service and back."""
+    manager.begin()
+    name = str(rng.choice(["a", "b", "c"]))
+    manager.drain(name)
+    manager.mark_repaired(name)
+    return {name}
+
+
+WORK: dict[str, Callable[[FabricManager, Generator], set[str]]] = {
+    "start": start,
+    "watch": watch,
+    "recover": recover,
+    "replace by hand": replace_by_hand,
+    "drain": drain,
+}
+DIES = {"recover": {"a", "b"}, "replace by hand": {"a", "b"}, "drain": {"a", "b", "c"}}
+"""Servers that the work itself may take out of service."""
+
+
+@cache
+def steps_of(work: str) -> int:
+    """Return the number of steps of a manager at some work without a fault."""
+    import numpy as np
+
+    with TemporaryDirectory() as folder, living_files() as files:
+        bench = MortalBench(Path(folder))
+        record = load_record(bench.record)
+        life = bench.begin_life(files)
+        with managing(bench, record) as manager:
+            WORK[work](manager, np.random.default_rng(0))
+        return life.steps
+
+
+def run(fault: Fault, rng: Generator, directory: Path) -> Findings:
+    """Try a fault while a manager works."""
+    work = str(rng.choice([*WORK]))
+    n_steps = steps_of(work)
+    findings = Findings(story=[work])
+    with living_files() as files:
+        bench = MortalBench(directory)
+        record = load_record(bench.record)
+        life = bench.begin_life(files)
+        scene = Scene(rng, life, n_steps, bench.emulated, bench.model, bench.directory, files, findings)
+        fault.strike(scene)
+        events: list[str] = []
+        with survived(scene), managing(bench, record, on_event=lambda name, told: events.append(name)) as manager:
+            WORK[work](manager, rng)
+            manager.run(WATCHED_S)
+            manager.measure()  # as a served bench does for its page
+            judge_alarms(manager, findings)
+        findings.story += [*life.log, f"events {events}"]
+        hurt = {server.name for server in bench.model.servers if scene.hurt & set(server.nics)}
+        judge_blame(bench, hurt | DIES.get(work, set()), findings)
+        scene.repair()
+        bench.life = None
+        judge_end(bench, record, hurt | DIES.get(work, set()), findings)
+    return findings
+
+
+def judge_alarms(manager: FabricManager, findings: Findings) -> None:
+    """Check that a manager that still runs reports every dark circuit of a job."""
+    emulated = manager.bench.emulated
+    active = {circuit.name for circuit in manager.service.state.circuits}
+    dark = []
+    for job in manager.jobs:
+        if job.name not in manager.state.refused:
+            names = [request.name for request in job_requests(manager.bench.model, job, manager.state.places)]
+            dark += [name for name in names if name not in active or not is_lit(emulated, name)]
+    status = manager.status
+    reported = set(manager.judge.dark) | set(manager.maintenance.searching)
+    reported |= {name for alarm in (status.alarms if status else ()) for name in (alarm.subject, *alarm.reason.split())}
+    reported |= {health.name for health in manager.maintenance.health if health.fault is not None or health.marks}
+    findings.story.append(f"dark {dark}, alarms {status.alarms if status else ()}, judged dark {manager.judge.dark}")
+    findings.lost += [name for name in dark if name not in reported]
+
+
+def judge_blame(bench: MortalBench, hurt: set[str], findings: Findings) -> None:
+    """Check that only servers that the fault touches count as failed."""
+    try:
+        state, _ = read_fabric(bench.directory)
+    except ConfigError as error:
+        findings.by_hand.append(str(error))
+        return
+    findings.blamed += sorted(set(state.broken) - hurt)
+
+
+def judge_end(bench: MortalBench, record: CalibrationRecord, hurt: set[str], findings: Findings) -> None:
+    """Let the next manager go on, and check that every job is connected and proven, or refused with a reason."""
+    try:
+        clear_by_hand(bench.open)
+        with managing(bench, record) as manager:
+            manager.begin()
+            manager.run(1.0)
+            if not is_settled(manager):
+                manager.run(LAST_S)
+            _judge_state(manager, findings)
+    except ConfigError as error:
+        findings.by_hand.append(f"{type(error).__name__}: {error}")
+    except LumionError as error:
+        findings.broken.append(f"the next manager failed: {type(error).__name__}: {error}")
+    judge_blame(bench, hurt, findings)
+    if read_state(bench.directory)[1] is not None or read_fabric(bench.directory)[0].open is not None:
+        findings.by_hand.append("a change or recovery stays unfinished")
+
+
+def clear_by_hand(open_bench: Callable[[], Bench]) -> None:
+    """Clear the latched faults of the controller, as an operator does."""
+    with open_bench() as opened:
+        for latched in latched_faults(opened):
+            opened.mesh.controller.clear_fault(latched.fault_id)
+
+
+def is_settled(manager: FabricManager) -> bool:
+    """Return whether no circuit is dark and all those of the jobs are proven."""
+    return not manager.judge.dark and all(proof.proven for proof in manager.confirm())
+
+
+def _judge_state(manager: FabricManager, findings: Findings) -> None:
+    state, model = manager.state, manager.bench.model
+    standing = {circuit.name for circuit in manager.service.state.circuits}
+    wanted = {
+        request.name
+        for job in manager.jobs
+        if job.name not in state.refused
+        for request in job_requests(model, job, state.places)
+    }
+    loops = {loop.name for name in manager.spares for loop in loop_requests(find_unit(model, name))}
+    unproven = [proof.circuit.request.name for proof in manager.confirm() if not proof.proven]
+    dark = [name for name in wanted & standing if not is_lit(manager.bench.emulated, name)]
+    findings.story.append(f"at the end {sorted(standing)}, failed {state.failed}, refused {state.refused}, dark {dark}")
+    findings.lost += [*sorted(wanted - standing), *(name for name in dark if name not in unproven)]
+    findings.broken += [f"{name} is not proven at the end" for name in unproven]
+    findings.broken += [f"{name} is left over" for name in standing - wanted - loops]
+    findings.broken += [f"{job} is refused without a reason" for job, reason in state.refused.items() if not reason]
