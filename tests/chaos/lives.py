@@ -13,6 +13,7 @@ from typing import Any
 
 from lumion_hw.circuits import lock
 from lumion_hw.clock import Clock, Deadline
+from lumion_hw.errors import LinkLost
 from lumion_hw.files import writing
 from lumion_hw.links.base import Link
 from lumion_hw.storage import line_journal
@@ -56,6 +57,7 @@ class Life:
         sync_s: Duration of a sync, in s.
         severed: Devices whose connection is half open: nothing arrives, and nothing comes back.
         is_dead: Whether the program was killed.
+        is_over: Whether what was left of the killed program is gone, too.
         log: What has happened, for messages.
     """
 
@@ -66,6 +68,7 @@ class Life:
     sync_s: float = 0.0
     severed: set[str] = field(default_factory=set)
     is_dead: bool = False
+    is_over: bool = False
     log: list[str] = field(default_factory=list)
     _links: list[Link] = field(default_factory=list)
 
@@ -79,7 +82,9 @@ class Life:
         self.check_alive()
 
     def check_alive(self) -> None:
-        """Raise ``Killed`` after the program was killed."""
+        """Raise ``Killed`` after the program was killed, and ``LinkLost`` from timers that outlive it."""
+        if self.is_over:
+            raise LinkLost("the program has ended")
         if self.is_dead:
             raise Killed
 
@@ -143,6 +148,13 @@ class LivingFiles:
     def belong_to_nobody(self) -> None:
         """Let files that are opened from now on belong to no program that can be struck."""
         self._lives.clear()
+
+    def close_all(self, life: Life) -> None:
+        """Close the files of a killed program, as the operating system does; their numbers stay in use."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for handle in [handle for handle, owner in self._open.items() if owner is life]:
+            os.dup2(nothing, handle)
+        os.close(nothing)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)

@@ -150,9 +150,8 @@ def judge_alarms(manager: FabricManager, findings: Findings) -> None:
             names = [request.name for request in job_requests(manager.bench.model, job, manager.state.places)]
             dark += [name for name in names if name not in active or not is_lit(emulated, name)]
     status = manager.status
-    reported = set(manager.judge.dark) | set(manager.maintenance.searching)
+    reported = set(manager.judge.dark) | set(manager.maintenance.searching) | marked(manager)
     reported |= {name for alarm in (status.alarms if status else ()) for name in (alarm.subject, *alarm.reason.split())}
-    reported |= {health.name for health in manager.maintenance.health if health.fault is not None or health.marks}
     findings.story.append(f"dark {dark}, alarms {status.alarms if status else ()}, judged dark {manager.judge.dark}")
     findings.lost += [name for name in dark if name not in reported]
 
@@ -174,8 +173,10 @@ def judge_end(bench: MortalBench, record: CalibrationRecord, hurt: set[str], fin
         with managing(bench, record) as manager:
             manager.begin()
             manager.run(1.0)
-            if not is_settled(manager):
-                manager.run(LAST_S)
+            for _ in range(round(LAST_S)):
+                if is_settled(manager):
+                    break
+                manager.run(1.0)
             _judge_state(manager, findings)
     except ConfigError as error:
         findings.by_hand.append(f"{type(error).__name__}: {error}")
@@ -198,6 +199,11 @@ def is_settled(manager: FabricManager) -> bool:
     return not manager.judge.dark and all(proof.proven for proof in manager.confirm())
 
 
+def marked(manager: FabricManager) -> set[str]:
+    """Return the circuits about which the maintenance warns."""
+    return {health.name for health in manager.maintenance.health if health.fault is not None or health.marks}
+
+
 def _judge_state(manager: FabricManager, findings: Findings) -> None:
     state, model = manager.state, manager.bench.model
     standing = {circuit.name for circuit in manager.service.state.circuits}
@@ -209,9 +215,11 @@ def _judge_state(manager: FabricManager, findings: Findings) -> None:
     }
     loops = {loop.name for name in manager.spares for loop in loop_requests(find_unit(model, name))}
     unproven = [proof.circuit.request.name for proof in manager.confirm() if not proof.proven]
+    manager.measure()
+    warned = marked(manager)
     dark = [name for name in wanted & standing if not is_lit(manager.bench.emulated, name)]
-    findings.story.append(f"at the end {sorted(standing)}, failed {state.failed}, refused {state.refused}, dark {dark}")
+    findings.story.append(f"at the end {sorted(standing)}, failed {state.failed}, refused {state.refused}, dark {dark}, warned {warned}")
     findings.lost += [*sorted(wanted - standing), *(name for name in dark if name not in unproven)]
-    findings.broken += [f"{name} is not proven at the end" for name in unproven]
+    findings.lost += [f"{name} is not proven at the end, without a warning" for name in set(unproven) - warned]
     findings.broken += [f"{name} is left over" for name in standing - wanted - loops]
     findings.broken += [f"{job} is refused without a reason" for job, reason in state.refused.items() if not reason]

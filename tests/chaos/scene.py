@@ -88,6 +88,9 @@ class Scene:
 
     def repair(self) -> None:
         """Let a person mend what the fault has broken."""
+        self.life.is_over = self.life.is_dead
+        if self.life.is_dead:
+            self.files.close_all(self.life)
         self.files.belong_to_nobody()
         self.life.accidents.clear()
         self.life.disk_error, self.life.sync_s = 0, 0.0
@@ -129,7 +132,7 @@ def injected(target: str | None, fault: str, **arguments: Any) -> Callable[[Scen
         name = scene.choice(*devices) if devices else target
         values = {key: value(scene) if callable(value) else value for key, value in arguments.items()}
         faults = scene.emulated.faults
-        scene.hurt |= _touched(name, values)
+        scene.hurt |= _touched(scene, name, values)
 
         def accident(life: Life, step: Any) -> None:
             del step
@@ -143,7 +146,11 @@ def injected(target: str | None, fault: str, **arguments: Any) -> Callable[[Scen
     return strike
 
 
-def _touched(name: Any, values: dict[str, Any]) -> set[str]:
+def _touched(scene: Scene, name: Any, values: dict[str, Any]) -> set[str]:
+    """Return the devices that a fault touches: those that it names, and those with fibres at its port."""
+    wiring = scene.model.to_wiring()
+    fibres = [(path.port, path.transponder) for path in (*wiring.inputs, *wiring.outputs)]
+    values = {**values, "modules at the port": [module for port, module in fibres if port == values.get("port")]}
     named = [name, *values.values()]
     several = [each if isinstance(each, tuple | list) else [each] for each in named]
     return {text for each in several for text in each if isinstance(text, str)}
