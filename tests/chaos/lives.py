@@ -138,16 +138,16 @@ class LivingFiles:
     """Stands in for :mod:`os` where journals and locks are written: each program writes below its own directories."""
 
     def __init__(self) -> None:
-        self._lives: dict[Path, Life] = {}
+        self.lives: dict[Path, Life] = {}
         self._open: dict[int, Life] = {}
 
     def belong_to(self, life: Life, directory: Path) -> None:
         """Let files below a directory that are opened from now on belong to a program."""
-        self._lives[directory] = life
+        self.lives[directory] = life
 
     def belong_to_nobody(self) -> None:
         """Let files that are opened from now on belong to no program that can be struck."""
-        self._lives.clear()
+        self.lives.clear()
 
     def close_all(self, life: Life) -> None:
         """Close the files of a killed program, as the operating system does; their numbers stay in use."""
@@ -160,7 +160,7 @@ class LivingFiles:
         return getattr(os, name)
 
     def open(self, path: Any, flags: int, *mode: int) -> int:
-        life = next((life for directory, life in self._lives.items() if Path(path).is_relative_to(directory)), None)
+        life = next((life for directory, life in self.lives.items() if Path(path).is_relative_to(directory)), None)
         if life is None:
             return os.open(path, flags, *mode)
         life.check_alive()

@@ -15,12 +15,13 @@ from lumion_hw.bench.controller_faults import latched_faults
 from lumion_hw.circuits import CircuitRequest, CircuitService, read_state
 from lumion_hw.clock import Clock
 from lumion_hw.errors import CircuitError, ConfigError, LumionError
+from lumion_hw.links.base import Link
 from tests.chaos.lives import Life, LivingFiles, living_files
 from tests.chaos.scene import Fault, Findings, Scene, is_lit, survived
 from tests.circuits.lasting_bench import LastingBench
 
-STANDING = ((), ("sfp-a:sfp-b",), ("sfp-a:sfp-b", "sfp-b:sfp-a"), ("sfp-a:sfp-b", "sfp-b:sfp-a", "sfp-c:sfp-c"))
-FURTHER = {"sfp-a:sfp-b": "sfp-b:sfp-a", "sfp-b:sfp-a": "sfp-c:sfp-c"}
+LEASE_S = 3000.0
+"""Lease of all circuits, longer than any try."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +50,18 @@ class Change:
 
 def requests(names: Sequence[str]) -> list[CircuitRequest]:
     """Return requests for circuits by name."""
-    return [CircuitRequest(*name.split(":")) for name in names]
+    return [CircuitRequest(*name.split(":"), lease_s=LEASE_S) for name in names]
 
 
 CHANGES = (
     Change("connect", (), ("sfp-a:sfp-b",)),
     Change("connect", (), ("sfp-a:sfp-b", "sfp-b:sfp-a")),
     Change("connect", ("sfp-a:sfp-b",), ("sfp-a:sfp-b", "sfp-b:sfp-a")),
-    Change("connect", ("sfp-a:sfp-b", "sfp-b:sfp-a"), ("sfp-a:sfp-b", "sfp-b:sfp-a", "sfp-c:sfp-c")),
+    Change("connect", ("sfp-a:sfp-b",), ("sfp-a:sfp-b", "sfp-c:sfp-a")),
     Change("disconnect", ("sfp-a:sfp-b", "sfp-b:sfp-a"), ("sfp-a:sfp-b",)),
     Change("disconnect", ("sfp-a:sfp-b",), ()),
     Change("apply", ("sfp-a:sfp-b",), ("sfp-b:sfp-a",)),
-    Change("apply", ("sfp-a:sfp-b", "sfp-b:sfp-a"), ("sfp-a:sfp-b", "sfp-c:sfp-c")),
+    Change("apply", ("sfp-a:sfp-b", "sfp-b:sfp-a"), ("sfp-b:sfp-a", "sfp-a:sfp-c")),
     Change("apply", ("sfp-a:sfp-b", "sfp-b:sfp-a"), ("sfp-a:sfp-c", "sfp-c:sfp-a")),
 )
 
@@ -70,17 +71,22 @@ class MortalBench(LastingBench):
 
     def __init__(self, directory: Path) -> None:
         self.life: Life | None = None
+        self.wires: dict[str, str] = {}
         super().__init__(directory)
 
     def open(self) -> Bench:
         life, links = self.life, self.emulated.link
         return Bench(
             self.model,
-            lambda name, _: links(name) if life is None else life.link(links(name), name),
+            lambda name, _: self._link(links(self.wires.get(name, name)), name, life),
             self.clock,
             self.emulated,
             allow_absent_modules=True,
         )
+
+    @staticmethod
+    def _link(link: Link, name: str, life: Life | None) -> Link:
+        return link if life is None else life.link(link, name)
 
     def begin_life(self, files: LivingFiles, clock: Clock | None = None) -> Life:
         """Let the next program be one that can be struck."""
@@ -115,6 +121,7 @@ def run(fault: Fault, rng: Generator, directory: Path) -> Findings:
                 service.connect(requests(change.before), align=False)
         life = bench.begin_life(files)
         scene = Scene(rng, life, n_steps, bench.emulated, bench.model, bench.directory, files, findings)
+        scene.rival, scene.wires = bench.service, bench.wires
         fault.strike(scene)
         is_done, reported = False, set[str]()
         with survived(scene), bench.service() as service:
@@ -124,7 +131,8 @@ def run(fault: Fault, rng: Generator, directory: Path) -> Findings:
         findings.story += life.log
         scene.repair()
         bench.life = None
-        judge(bench, change, is_done, reported, findings)
+        with scene.last:
+            judge(bench, change, is_done, reported, findings)
     return findings
 
 
@@ -158,6 +166,7 @@ def _judge_circuits(
     findings: Findings,
 ) -> None:
     bench.clock.sleep(0.5)
+    findings.broken += [f"the lease of {circuit.name} ended early" for circuit in service.end_expired_leases()]
     names = [circuit.name for circuit in service.state.circuits]
     lost = sorted({circuit.name for circuit in service.lost_circuits} | (reported - set(names)))
     proven = [proof.circuit.request.name for proof in service.setup.prove() if proof.proven]

@@ -124,6 +124,7 @@ def run(fault: Fault, rng: Generator, directory: Path) -> Findings:
         record = load_record(bench.record)
         life = bench.begin_life(files)
         scene = Scene(rng, life, n_steps, bench.emulated, bench.model, bench.directory, files, findings)
+        scene.rival, scene.wires = (lambda: managing(bench, record)), bench.wires
         fault.strike(scene)
         events: list[str] = []
         with survived(scene), managing(bench, record, on_event=lambda name, told: events.append(name)) as manager:
@@ -136,7 +137,8 @@ def run(fault: Fault, rng: Generator, directory: Path) -> Findings:
         judge_blame(bench, hurt | DIES.get(work, set()), findings)
         scene.repair()
         bench.life = None
-        judge_end(bench, record, hurt | DIES.get(work, set()), findings)
+        with scene.last:
+            judge_end(bench, record, hurt | DIES.get(work, set()), findings)
     return findings
 
 

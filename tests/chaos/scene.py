@@ -60,6 +60,10 @@ class Scene:
         directory: State directory.
         hurt: Modules that the fault touches; their servers may count as failed.
         repairs: What a person does afterwards.
+        rival: Opens the same bench in a second program.
+        wires: For a device whose connection leads elsewhere, the device at the other end.
+        must_refuse: Words in the error with which the program must refuse to work; empty if it need not.
+        last: Closed when the try is over.
         findings: What was found.
     """
 
@@ -73,6 +77,10 @@ class Scene:
     findings: Findings
     hurt: set[str] = field(default_factory=set)
     repairs: list[Callable[[], None]] = field(default_factory=list)
+    rival: Callable[[], contextlib.AbstractContextManager[Any]] | None = None
+    wires: dict[str, str] = field(default_factory=dict)
+    must_refuse: str = ""
+    last: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def at_random(self, accident: Accident) -> None:
         """Let something happen at a random step of the program."""
@@ -94,6 +102,9 @@ class Scene:
         self.files.belong_to_nobody()
         self.life.accidents.clear()
         self.life.disk_error, self.life.sync_s = 0, 0.0
+        refusals = [line for line in self.findings.story if self.must_refuse and self.must_refuse in line]
+        if self.must_refuse and not refusals:
+            self.findings.broken.append(f"the program did not refuse with {self.must_refuse!r}")
         for repair in self.repairs:
             with contextlib.suppress(ConfigError):  # it did not come to the fault
                 repair()

@@ -257,16 +257,17 @@ def run(fault: Fault, rng: Generator, directory: Path, victim: str = "") -> Find
             is_done = True
         findings.story += lives[victim].log
         scene.repair()
-        judge(racks, work, is_done, findings)
-        racks.stop()
+        with scene.last:
+            judge(racks, work, is_done, findings)
+            racks.stop()
     return findings
 
 
 def judge(racks: Racks, work: JoinedWork, is_done: bool, findings: Findings) -> None:
     """Start what has ended, recover, and look at what is left."""
     try:
+        racks.stop()  # all of them first: on one virtual clock, a program that waits delays the others
         for server in racks.servers.values():
-            server.stop()
             with server.open() as bench:
                 for latched in latched_faults(bench):
                     bench.mesh.controller.clear_fault(latched.fault_id)
