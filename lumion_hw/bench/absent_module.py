@@ -58,6 +58,13 @@ class AbsentModule:
             raise AttributeError(f"the module does not answer, so that its {name} is unknown")
         return getattr(module, name)
 
+    def open(self) -> None:
+        """Open the module, also again after its connection was lost. Raises ``LinkError`` if it does not answer."""
+        if self._module is None:
+            self.opened()
+        else:
+            cast("Any", self._module).open()
+
     def media_lane_later(self, number: int) -> AbsentModule:
         """Return a stand-in for one lane of the module."""
 
@@ -71,8 +78,8 @@ class AbsentModule:
         return self.opened().identify()
 
     def can_switch(self) -> bool:
-        """Return whether software can switch the transmitter."""
-        return self.opened().can_switch()
+        """Return whether software can switch the transmitter; true while the module does not answer."""
+        return self._module is None or self._module.can_switch()
 
     def enable(self) -> None:
         """Switch the transmitter on."""

@@ -57,7 +57,7 @@ class JoinedJournal:
 
     def __init__(self, directory: AnyPath, name: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "name": name}
-        self._lines = LineJournal(Path(directory) / JOURNAL, _FILE_KIND, header)
+        self._lines = LineJournal(Path(directory) / JOURNAL, _FILE_KIND, header, _is_complete)
         self._number = 0
         self.unfinished: JoinedChange | None = None
         for entry in self._lines.take_existing_entries()[1:]:
@@ -120,3 +120,7 @@ class JoinedJournal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _is_complete(entry: Mapping[str, Any]) -> bool:
+    return entry.get("entry") == "ended"

@@ -98,10 +98,15 @@ def flipped_bit(name: str) -> Callable[[Scene], None]:
             return
         whole = path.read_bytes()
         damaged = bytearray(whole)
-        damaged[int(scene.rng.integers(len(damaged)))] ^= 1 << int(scene.rng.integers(8))
+        flipped = int(scene.rng.integers(len(damaged)))
+        damaged[flipped] ^= 1 << int(scene.rng.integers(8))
         path.write_bytes(damaged)
-        scene.must_refuse = "is damaged"
-        scene.repairs.append(lambda: _restore(scene, path, bytes(damaged), whole))
+        complete = b'"entry":"ended"' if name == "circuits.jsonl" else b'"state":'
+        # The header, and everything from the last complete entry on, have to be whole.
+        last = whole.rfind(b"\n", 0, whole.rfind(complete)) if complete in whole else -1
+        if flipped > last or flipped <= whole.index(b"\n"):
+            scene.must_refuse = "is damaged"
+            scene.repairs.append(lambda: _restore(scene, path, bytes(damaged), whole))
 
     return strike
 
@@ -111,6 +116,8 @@ def flipped_fabric_bit(scene: Scene) -> None:
     assert scene.rival is not None
     with scene.rival() as manager:
         manager.begin()
+        manager.mark_failed("c")
+    scene.hurt.add("sfp-c")
     flipped_bit("fabric.jsonl")(scene)
 
 
@@ -140,4 +147,3 @@ def fibre_cut(scene: Any) -> None:
 
     scene.at_random(strike)
     scene.repairs.append(fibres.plug)
-

@@ -134,11 +134,13 @@ def run(fault: Fault, rng: Generator, directory: Path) -> Findings:
             judge_alarms(manager, findings)
         findings.story += [*life.log, f"events {events}"]
         hurt = {server.name for server in bench.model.servers if scene.hurt & set(server.nics)}
-        judge_blame(bench, hurt | DIES.get(work, set()), findings)
         scene.repair()
+        judge_blame(bench, hurt | DIES.get(work, set()), findings)
         bench.life = None
         with scene.last:
-            judge_end(bench, record, hurt | DIES.get(work, set()), findings)
+            # What a fault has left of a chip or a module may dim a circuit; it must carry light all the same.
+            may_be_dim = bool(scene.hurt - {"mesh0"})
+            judge_end(bench, record, hurt | DIES.get(work, set()), may_be_dim, findings)
     return findings
 
 
@@ -168,7 +170,9 @@ def judge_blame(bench: MortalBench, hurt: set[str], findings: Findings) -> None:
     findings.blamed += sorted(set(state.broken) - hurt)
 
 
-def judge_end(bench: MortalBench, record: CalibrationRecord, hurt: set[str], findings: Findings) -> None:
+def judge_end(
+    bench: MortalBench, record: CalibrationRecord, hurt: set[str], may_be_dim: bool, findings: Findings
+) -> None:
     """Let the next manager go on, and check that every job is connected and proven, or refused with a reason."""
     try:
         clear_by_hand(bench.open)
@@ -179,7 +183,7 @@ def judge_end(bench: MortalBench, record: CalibrationRecord, hurt: set[str], fin
                 if is_settled(manager):
                     break
                 manager.run(1.0)
-            _judge_state(manager, findings)
+            _judge_state(manager, may_be_dim, findings)
     except ConfigError as error:
         findings.by_hand.append(f"{type(error).__name__}: {error}")
     except LumionError as error:
@@ -206,7 +210,7 @@ def marked(manager: FabricManager) -> set[str]:
     return {health.name for health in manager.maintenance.health if health.fault is not None or health.marks}
 
 
-def _judge_state(manager: FabricManager, findings: Findings) -> None:
+def _judge_state(manager: FabricManager, may_be_dim: bool, findings: Findings) -> None:
     state, model = manager.state, manager.bench.model
     standing = {circuit.name for circuit in manager.service.state.circuits}
     wanted = {
@@ -220,8 +224,11 @@ def _judge_state(manager: FabricManager, findings: Findings) -> None:
     manager.measure()
     warned = marked(manager)
     dark = [name for name in wanted & standing if not is_lit(manager.bench.emulated, name)]
-    findings.story.append(f"at the end {sorted(standing)}, failed {state.failed}, refused {state.refused}, dark {dark}, warned {warned}")
-    findings.lost += [*sorted(wanted - standing), *(name for name in dark if name not in unproven)]
-    findings.lost += [f"{name} is not proven at the end, without a warning" for name in set(unproven) - warned]
+    findings.story.append(
+        f"at the end {sorted(standing)}, failed {state.failed}, refused {state.refused}, dark {dark}, warned {warned}"
+    )
+    findings.lost += [*sorted(wanted - standing), *(name for name in dark if name not in warned)]
+    if not may_be_dim:
+        findings.broken += [f"{name} is not proven at the end" for name in unproven]
     findings.broken += [f"{name} is left over" for name in standing - wanted - loops]
     findings.broken += [f"{job} is refused without a reason" for job, reason in state.refused.items() if not reason]

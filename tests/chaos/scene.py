@@ -186,4 +186,3 @@ def is_lit(emulated: EmulatedBench, circuit: str) -> bool:
     """Return by the emulated truth whether the light of a circuit reaches its receiver."""
     source, target = circuit.split(":")
     return emulated.world.received_by_source_w(target).get(source, 0.0) > LIT_W
-

@@ -289,9 +289,7 @@ def judge(racks: Racks, work: JoinedWork, is_done: bool, findings: Findings) -> 
             findings.by_hand.append(f"a change stays unfinished on {name}")
 
 
-def _judge_circuits(
-    racks: Racks, meshes: JoinedMeshes, work: JoinedWork, is_done: bool, findings: Findings
-) -> None:
+def _judge_circuits(racks: Racks, meshes: JoinedMeshes, work: JoinedWork, is_done: bool, findings: Findings) -> None:
     racks.clock.sleep(1.0)
     statuses = {status.name: status for status in meshes.status()}
     whole = {name for name, status in statuses.items() if not status.problems}

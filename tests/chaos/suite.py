@@ -73,11 +73,18 @@ def a_source(scene: Scene) -> int:
     return int(scene.choice(4, 5, 8, 9, 11))
 
 
+def module_severed(scene: Scene) -> None:
+    """The connection to a module is half open from a random step on."""
+    name = scene.choice(*scene.names_of("sfp-8472"))
+    scene.hurt.add(name)
+    scene.at_random(sever(name))
+
+
 UNDONE = "the change is complete or undone; the next program goes on without help"
 LOST_NAMED = "the change is complete or undone, or the next program names every circuit that is lost"
 ONE_PROGRAM = "the second program is refused and named; the first does not notice"
 RESUMED = "the next manager finishes or undoes what was begun; every job is connected or refused with a reason"
-DAMAGED = "refused by line; nothing is changed"
+DAMAGED = "used if a later entry says everything; otherwise refused by line, and nothing is changed"
 BOTH_OR_NONE = "after `recover`, each circuit is whole or gone on all benches"
 
 PROCESS: tuple[tuple[str, Strike], ...] = (
@@ -112,7 +119,7 @@ MODULES: tuple[tuple[str, Strike], ...] = (
     ("laser of a module breaks", injected("sfp-8472", "laser_broken")),
     ("transmitter-disable pin asserted", injected("sfp-8472", "tx_disable_pin")),
     ("cable of a module pulled", injected("sfp-8472", "no_cable")),
-    ("connection of a module half open", lambda scene: scene.at_random(sever(scene.choice(*scene.names_of("sfp-8472"))))),
+    ("connection of a module half open", module_severed),
 )
 INSTRUMENTS: tuple[tuple[str, Strike], ...] = (
     ("power meter loses power", injected("meter0", "no_power")),
@@ -127,7 +134,10 @@ CHIP: tuple[tuple[str, Strike], ...] = (
     ("photodiode dead", injected("bench", "kill_monitor", port=an_output)),
     ("photodiode saturated", injected("bench", "scale_monitor", port=an_output, factor=1e5)),
     ("chip 2 K warmer", injected("bench", "drift_temperature", trajectory_k=lambda _: lambda now_s: 2.0)),
-    ("launch power 3 dB lower", injected("bench", "drift_power", port=an_input, trajectory_db=lambda _: lambda now_s: -3.0)),
+    (
+        "launch power 3 dB lower",
+        injected("bench", "drift_power", port=an_input, trajectory_db=lambda _: lambda now_s: -3.0),
+    ),
     (
         "fibre of a module moved",
         injected("bench", "turn_polarization", transponder=lambda scene: scene.choice(*scene.names_of("sfp-8472"))),
