@@ -93,24 +93,24 @@ def run(
 
     Args:
         seed: Seed of all tries.
-        tries: Number of tries.
+        tries: Number of tries in which the fault strikes.
         first: Number of the first try.
         for_s: Begin no further try after this time.
         faults: Numbers of the faults; by default all, drawn by their weights.
         write: Write docs/chaos.md.
     """
-    rows, begun_s, broken = [Row() for _ in FAULTS], time.monotonic(), 0
-    for number in range(first, tries):
-        if time.monotonic() - begun_s > for_s:
-            break
+    rows, begun_s, broken, number = [Row() for _ in FAULTS], time.monotonic(), 0, first
+    while sum(row.tries for row in rows) < tries and time.monotonic() - begun_s < for_s:
         drawn_from = np.random.default_rng([seed, number, 2])
         which = int(drawn_from.choice(faults)) if faults else fault_of(seed, number, tries)
         fault, findings = tried(seed, number, which)
-        rows[which].add(findings)
+        if findings.has_struck:
+            rows[which].add(findings)
         if not findings.is_kept:
             broken += 1
             print(f"{fault.layer}: {fault.name}: {findings}", flush=True)
             print(f"  again: benchmarks/chaos.py --seed {seed} --only {number} --fault {which}", flush=True)
+        number += 1
     print(f"{sum(row.tries for row in rows)} tries, {broken} with a broken promise")
     if write:
         PAGE.write_text(page(rows, f"benchmarks/chaos.py --tries {tries} --seed {seed}"), encoding="utf-8")

@@ -29,6 +29,7 @@ class Findings:
         by_hand: Journals that no program opens or finishes.
         broken: Other promises that were broken.
         story: What happened.
+        has_struck: Whether the fault has happened: a program that ends early may leave no instant for it.
     """
 
     lost: list[str] = field(default_factory=list)
@@ -36,6 +37,7 @@ class Findings:
     by_hand: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     story: list[str] = field(default_factory=list)
+    has_struck: bool = True
 
     @property
     def is_kept(self) -> bool:
@@ -100,6 +102,7 @@ class Scene:
         if self.life.is_dead:
             self.files.close_all(self.life)
         self.files.belong_to_nobody()
+        self.findings.has_struck = not self.life.accidents
         self.life.accidents.clear()
         self.life.disk_error, self.life.sync_s = 0, 0.0
         refusals = [line for line in self.findings.story if self.must_refuse and self.must_refuse in line]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from tests.chaos import one_bench, one_fabric, scans, served, several_meshes
+from tests.chaos import devices, one_bench, one_fabric, scans, served, several_meshes
 from tests.chaos.accidents import (
     clock_step,
     fibre_cut,
@@ -28,12 +28,13 @@ from tests.chaos.lives import disk, kill, kill_in_the_middle, pause, sever, slow
 from tests.chaos.scene import Fault, Findings, Scene, injected
 
 BENCH, FABRIC, OPERATOR, MESHES = "circuits", "fabric", "several meshes: operator", "several meshes: a bench"
-SCAN, SERVED = "scan", "served bench"
+DEVICE, SCAN, SERVED = "one device", "scan", "served bench"
 RUN: dict[str, Callable[[Fault, Generator, Path], Findings]] = {
     BENCH: one_bench.run,
     FABRIC: one_fabric.run,
     OPERATOR: partial(several_meshes.run, victim=several_meshes.OPERATOR),
     MESHES: partial(several_meshes.run, victim="a bench"),
+    DEVICE: devices.run,
     SCAN: scans.run,
     SERVED: served.run,
 }
@@ -178,6 +179,7 @@ FAULTS: tuple[Fault, ...] = (
     *rows(OPERATOR, BOTH_OR_NONE, PROCESS, weight=1.5),
     Fault("fibre between meshes pulled", OPERATOR, "the message names the fibre; all benches are set back", fibre_cut),
     *rows(MESHES, BOTH_OR_NONE, PROCESS, CONTROLLER),
+    *devices.FAULTS,
     *scans.FAULTS,
     *served.FAULTS,
 )
