@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 from numpy.random import Generator
 
 from lumion_hw import Bench
@@ -16,6 +17,7 @@ from lumion_hw.bench.controller_faults import latched_faults
 from lumion_hw.circuits import BenchLock, CircuitJournal, CircuitService, read_state
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.fabric import FabricJournal, FabricManager, find_unit, job_requests, read_fabric
+from lumion_hw.fabric.detectors.light import Modules
 from lumion_hw.fabric.standby import loop_requests
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.storage import load_record
@@ -41,7 +43,7 @@ def managing(bench: MortalBench, record: CalibrationRecord, **options: Any) -> I
     ):
         service = CircuitService(opened, record, circuits, lock)
         service.restore()
-        with FabricManager(service, fabric, detectors=[photodiodes()], **options) as manager:
+        with FabricManager(service, fabric, detectors=[photodiodes(), Modules()], **options) as manager:
             yield manager
 
 
@@ -101,36 +103,40 @@ DIES = {"recover": {"a", "b"}, "replace by hand": {"a", "b"}, "drain": {"a", "b"
 
 
 @cache
-def steps_of(work: str) -> int:
-    """Return the number of steps of a manager at some work without a fault."""
-    import numpy as np
-
+def steps_of(work: str) -> tuple[int, int]:
+    """Return the number of steps of a manager at some work without a fault: until the jobs are connected, and all."""
     with TemporaryDirectory() as folder, living_files() as files:
-        bench = MortalBench(Path(folder))
+        bench, connected = MortalBench(Path(folder)), list[int]()
         record = load_record(bench.record)
         life = bench.begin_life(files)
-        with managing(bench, record) as manager:
+        with managing(bench, record, on_event=lambda name, told: connected.append(life.steps)) as manager:
             WORK[work](manager, np.random.default_rng(0))
-        return life.steps
+            manager.run(WATCHED_S)
+        return connected[0], life.steps
 
 
 def run(fault: Fault, rng: Generator, directory: Path) -> Findings:
     """Try a fault while a manager works."""
     work = str(rng.choice([*WORK]))
-    n_steps = steps_of(work)
+    n_connected, n_steps = steps_of(work)
     findings = Findings(story=[work])
     with living_files() as files:
         bench = MortalBench(directory)
         record = load_record(bench.record)
         life = bench.begin_life(files)
         scene = Scene(rng, life, n_steps, bench.emulated, bench.model, bench.directory, files, findings)
+        # A manager writes a thousand times to open a bench and connect its jobs, and less often later.
+        scene.first_step = int(rng.choice([1, n_connected]))
         scene.rival, scene.wires = (lambda: managing(bench, record)), bench.wires
         fault.strike(scene)
         events: list[str] = []
         with survived(scene), managing(bench, record, on_event=lambda name, told: events.append(name)) as manager:
             WORK[work](manager, rng)
             manager.run(WATCHED_S)
-            manager.measure()  # as a served bench does for its page
+            for _ in range(round(LAST_S)):  # a search of a polarization takes seconds
+                if not dark_circuits(manager):
+                    break
+                manager.run(1.0)
             judge_alarms(manager, findings)
         findings.story += [*life.log, f"events {events}"]
         hurt = {server.name for server in bench.model.servers if scene.hurt & set(server.nics)}
@@ -144,15 +150,21 @@ def run(fault: Fault, rng: Generator, directory: Path) -> Findings:
     return findings
 
 
+def dark_circuits(manager: FabricManager) -> list[str]:
+    """Return the circuits of connected jobs that are missing or, by the emulated truth, dark."""
+    active = {circuit.name for circuit in manager.service.state.circuits}
+    names = [
+        request.name
+        for job in manager.jobs
+        if job.name not in manager.state.refused
+        for request in job_requests(manager.bench.model, job, manager.state.places)
+    ]
+    return [name for name in names if name not in active or not is_lit(manager.bench.emulated, name)]
+
+
 def judge_alarms(manager: FabricManager, findings: Findings) -> None:
     """Check that a manager that still runs reports every dark circuit of a job."""
-    emulated = manager.bench.emulated
-    active = {circuit.name for circuit in manager.service.state.circuits}
-    dark = []
-    for job in manager.jobs:
-        if job.name not in manager.state.refused:
-            names = [request.name for request in job_requests(manager.bench.model, job, manager.state.places)]
-            dark += [name for name in names if name not in active or not is_lit(emulated, name)]
+    dark = dark_circuits(manager)
     status = manager.status
     reported = set(manager.judge.dark) | set(manager.maintenance.searching) | marked(manager)
     reported |= {name for alarm in (status.alarms if status else ()) for name in (alarm.subject, *alarm.reason.split())}

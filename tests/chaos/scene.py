@@ -62,6 +62,7 @@ class Scene:
         directory: State directory.
         hurt: Modules that the fault touches; their servers may count as failed.
         repairs: What a person does afterwards.
+        first_step: First step at which the fault may strike.
         rival: Opens the same bench in a second program.
         wires: For a device whose connection leads elsewhere, the device at the other end.
         must_refuse: Words in the error with which the program must refuse to work; empty if it need not.
@@ -79,6 +80,7 @@ class Scene:
     findings: Findings
     hurt: set[str] = field(default_factory=set)
     repairs: list[Callable[[], None]] = field(default_factory=list)
+    first_step: int = 1
     rival: Callable[[], contextlib.AbstractContextManager[Any]] | None = None
     wires: dict[str, str] = field(default_factory=dict)
     must_refuse: str = ""
@@ -86,7 +88,7 @@ class Scene:
 
     def at_random(self, accident: Accident) -> None:
         """Let something happen at a random step of the program."""
-        self.life.accidents[int(self.rng.integers(1, self.n_steps + 1))] = accident
+        self.life.accidents[int(self.rng.integers(self.first_step, self.n_steps + 1))] = accident
 
     def choice(self, *names: Any) -> Any:
         """Draw one of several."""
