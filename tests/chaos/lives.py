@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +40,15 @@ class Step:
     device: str = ""
     handle: int = -1
     data: bytes = b""
+
+
+def _is_in_timer() -> bool:
+    frame = sys._getframe()
+    while (back := frame.f_back) is not None:
+        frame = back
+        if frame.f_code.co_name == "_run_timer":
+            return True
+    return False
 
 
 Accident = Callable[["Life", Step], None]
@@ -76,14 +86,16 @@ class Life:
         """Count a step, and let happen what is due at it."""
         self.check_alive()
         self.steps += 1
+        if self.steps in self.accidents and _is_in_timer():
+            self.accidents[self.steps + 1] = self.accidents.pop(self.steps)  # the clock cannot be interrupted there
         if (accident := self.accidents.pop(self.steps, None)) is not None:
             self.log.append(f"at step {self.steps}, {step.device or 'a file'}")
             accident(self, step)
         self.check_alive()
 
     def check_alive(self) -> None:
-        """Raise ``Killed`` after the program was killed, and ``LinkLost`` from timers that outlive it."""
-        if self.is_over:
+        """Raise ``Killed`` after the program was killed, and ``LinkLost`` in its timers, which may outlive it."""
+        if self.is_over or (self.is_dead and _is_in_timer()):
             raise LinkLost("the program has ended")
         if self.is_dead:
             raise Killed

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import chaos
 from lumion_hw.circuits import CircuitService
 from tests.chaos.suite import BENCH, FABRIC, FAULTS, SCAN, SERVED, number_of, tried
-from tests.testing.test_public_names import load
 
 ROOT = Path(__file__).parents[2]
 IN_PROCESS = [number for number, fault in enumerate(FAULTS) if fault.layer != SERVED]
@@ -53,5 +53,4 @@ def test_a_program_that_restores_nothing_is_found(monkeypatch: pytest.MonkeyPatc
 def test_two_minutes_of_faults() -> None:
     """As many tries as fit: each fault is as likely as the others, and every run draws its own."""
     seed = int(np.random.SeedSequence().generate_state(1)[0])
-    chaos = load(ROOT / "benchmarks" / "chaos.py")
     assert chaos.run(seed, 10_000, for_s=120.0, faults=IN_PROCESS) == 0, f"seed {seed}"
