@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import faulthandler
+import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -220,7 +222,15 @@ class StandsStillError(Exception):
 
 @contextmanager
 def _not_for_ever() -> Iterator[None]:
+    has_given_up = False
+
     def give_up(*_: object) -> None:
+        nonlocal has_given_up
+        if has_given_up:  # not even the end of the try ends
+            faulthandler.dump_traceback()
+            os._exit(3)
+        has_given_up = True
+        signal.alarm(60)
         raise StandsStillError(f"not over after {LONGEST_S} s")
 
     before = signal.signal(signal.SIGALRM, give_up)
