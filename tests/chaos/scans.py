@@ -122,7 +122,9 @@ def judge(scene: ScanScene, reference: NDArray[np.float64], kept: int) -> None:
     """Resume the scan, and compare it with one that nothing has disturbed."""
     findings = scene.findings
     try:
-        whole: ScanData = scan(scene.bench, scene.sweep, [READING], out=scene.out, resume=True)
+        # No room for the first line leaves no file: there is nothing to resume.
+        resume = scene.journal.exists() or scene.out.exists()
+        whole: ScanData = scan(scene.bench, scene.sweep, [READING], out=scene.out, resume=resume)
     except (ConfigError, BusyError) as error:
         findings.story.append(f"refused: {error}")
         if not scene.must_refuse:
