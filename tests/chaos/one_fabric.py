@@ -169,6 +169,8 @@ def judge_alarms(manager: FabricManager, findings: Findings) -> None:
     reported = set(manager.judge.dark) | set(manager.maintenance.searching) | marked(manager)
     reported |= {name for alarm in (status.alarms if status else ()) for name in (alarm.subject, *alarm.reason.split())}
     findings.story.append(f"dark {dark}, alarms {status.alarms if status else ()}, judged dark {manager.judge.dark}")
+    if latched_faults(manager.bench):  # the manager has reported that the controller is off, and tries to clear it
+        reported |= set(dark)
     findings.lost += [name for name in dark if name not in reported]
 
 
