@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A test that stands still for a quarter of an hour waits for ever: its stacks are printed and its worker ends.
 BOUNDED := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true --max-worker-restart 0
 
-.PHONY: help demo docs test checks suite test-long test-lowest campaign clean
+.PHONY: help demo docs test checks suite test-long test-lowest chaos campaign clean
 .DELETE_ON_ERROR:
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo "make test       lint, types, import contracts and the test suite"
 	@echo "make test-long  more seeds, fuzz and chaos"
 	@echo "make test-lowest  a part of the suite at the oldest versions that pyproject.toml allows"
+	@echo "make chaos      an hour of faults at random instants, by hand; TRIES=1000 SEED=1"
 	@echo "make campaign   hours of seeds, fuzz and chaos, by hand; results in benchmarks/results"
 	@echo "make clean      remove what the targets above made"
 
@@ -63,6 +64,12 @@ test-lowest: $(LOWEST)/.installed
 	  tests/bench/file/test_loader*.py tests/acquisition tests/schedules/test_demand.py tests/schedules/test_prepared_file.py \
 	  tests/cli/test_cli_main.py tests/cli/common/test_cli_output.py tests/cli/test_cli_scan.py tests/cli/test_cli_plan.py \
 	  tests/links/test_visa.py tests/serving/test_page_server.py tests/serving/test_pva.py tests/calibration/run/test_cluster.py tests/integrations
+
+# Prints each broken promise with the command that repeats it; `--write` writes the table of docs/chaos.md.
+TRIES ?= 1000
+SEED ?= 1
+chaos: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/chaos.py --tries $(TRIES) --seed $(SEED)
 
 campaign: $(VENV)/.installed-test
 	$(BIN)/pytest -m "campaign or hypothesis" --hypothesis-profile campaign -n 2 --dist loadscope $(BOUNDED)

@@ -14,6 +14,7 @@ new ones, so that its number grows with every run.
 """
 LONGEST_FIRST = (
     "cli/test_cli_demo_long.py",
+    "chaos/test_chaos_suite.py",
     "testing/test_docs_examples.py",
     "calibration/test_faults_on_benches.py",
     "cli/test_new_driver.py",

@@ -222,10 +222,11 @@ class LogJournal:
             file = path.open("xb", buffering=0)
             try:
                 lock_file(file.fileno(), path, "the journal", _IN_USE)
-                file.write(header.line())
+                _write_all(file, header.line())
                 os.fsync(file.fileno())
             except BaseException:
                 file.close()
+                path.unlink(missing_ok=True)  # half a header could be neither continued nor created again
                 raise
         return cls(path, header, file)
 
@@ -261,10 +262,7 @@ class LogJournal:
         """Append a row. It is safe on the disk after the next :meth:`sync`. Raises as :func:`writing`."""
         packed = _packed(self._layout, row)
         with writing("the log", self.path):
-            # A full disk accepts the beginning of a row without an error; writing the rest then raises.
-            remaining = memoryview(packed)
-            while remaining:
-                remaining = remaining[self._file.write(remaining) :]
+            _write_all(self._file, packed)
         self._written += 1
         self.last_index = row.index
 
@@ -287,6 +285,13 @@ class LogJournal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    # A full disk accepts the beginning without an error; writing the rest then raises.
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[file.write(remaining) :]
 
 
 @dataclass(frozen=True, eq=False)

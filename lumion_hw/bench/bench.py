@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from lumion_hw.bench.absent_module import AbsentModule
 from lumion_hw.bench.events import EventLog
 from lumion_hw.bench.fibre_devices import outputs_with_device_losses
 from lumion_hw.bench.fibre_ends import FibreEnd
@@ -17,14 +18,14 @@ from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel
 from lumion_hw.bench.file.known_kinds import kind_named
 from lumion_hw.bench.file.loader import BenchFile, builtin_path, load_bench, read_bench_file
 from lumion_hw.bench.file.model import BenchModel
-from lumion_hw.bench.file.module_connection import ModuleConnection
+from lumion_hw.bench.file.module_connection import ModuleConnection, PluggableModel
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
 from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.bench.named import NamedDevices
 from lumion_hw.bench.opening import link_to, open_device
 from lumion_hw.clock import Clock, SystemClock, VirtualClock, results_of, run_to_future
-from lumion_hw.errors import ConfigError, LumionError, name_hint
+from lumion_hw.errors import ConfigError, LinkError, LumionError, name_hint
 from lumion_hw.interfaces import (
     LanedTransponder,
     MeshController,
@@ -73,6 +74,7 @@ class Bench:
         where: Location of the devices, shown to the user.
         on_close: Called after the devices are closed.
         is_emulated_remotely: Whether the devices are emulated in another process.
+        allow_absent_modules: As for :meth:`open`.
         faults: Scripted faults of devices that are emulated in another process.
         file: The file that ``model`` comes from, if any.
         ends: Ports with fibres to other meshes.
@@ -104,8 +106,10 @@ class Bench:
         file: BenchFile | None = None,
         on_progress: Callable[[str, str, int, int, str, Mapping[str, Any] | None], None] = lambda *_: None,
         ends: FibreEnds = NO_ENDS,
+        allow_absent_modules: bool = False,
     ) -> None:
         self.model, self.file = model, file
+        self._allow_absent_modules = allow_absent_modules
         self._where, self._on_close, self._on_progress = where, on_close, on_progress
         self._names_to_open = model.devices.keys() if only is None else set(only)
         _check_names(self._names_to_open, model, "devices")
@@ -152,6 +156,7 @@ class Bench:
         only: Collection[str] | None = None,
         leave_on_s: float | None = None,
         ends: FibreEnds = NO_ENDS,
+        allow_absent_modules: bool = False,
     ) -> Bench:
         """Open the devices of a bench file.
 
@@ -164,6 +169,8 @@ class Bench:
             leave_on_s: Longest time in seconds that heaters stay on after closing, at most 3600; by default as in the
                 bench file. A controller without a watchdog keeps them on until they are switched off.
             ends: Ports with fibres to other meshes.
+            allow_absent_modules: Whether to open the bench although pluggable modules do not answer, as those of a
+                server without power. Each use of such a module tries to open it again.
 
         Raises:
             ConfigError: The file is invalid, a device has no address or does not exist, or another device answered.
@@ -180,7 +187,16 @@ class Bench:
         def link(name: str, device: DeviceModel) -> Link | ModuleConnection:
             return link_to(device, addressed[name], wall)
 
-        return cls(model, link, wall, only=only, file=file, faults=faults, ends=ends)
+        return cls(
+            model,
+            link,
+            wall,
+            only=only,
+            file=file,
+            faults=faults,
+            ends=ends,
+            allow_absent_modules=allow_absent_modules,
+        )
 
     @classmethod
     def emulate(
@@ -401,12 +417,27 @@ class Bench:
             device = self.model.devices[name]
             module = self._devices.get(device.container or "")
             try:
-                if name in lanes and isinstance(module, LanedTransponder):
+                if name in lanes and isinstance(module, AbsentModule):
+                    self._devices[name] = module.media_lane_later(getattr(device, "media_lane", 1))
+                elif name in lanes and isinstance(module, LanedTransponder):
                     self._devices[name] = module.media_lane(getattr(device, "media_lane", 1))
                 else:
                     self._devices[name] = open_device(name, device, link(name, device), self.clock)
             except LumionError as error:
-                failures[name] = error
+                may_be_absent = self._allow_absent_modules and isinstance(device, PluggableModel)
+                if may_be_absent and isinstance(error, LinkError):
+                    self._devices[name] = absent_module(name, error)
+                else:
+                    failures[name] = error
+
+        def absent_module(name: str, error: LinkError) -> AbsentModule:
+            device = self.model.devices[name]
+            self.events.add("module absent", device=name, reason=error.message)
+            return AbsentModule(
+                lambda: cast("Transponder", open_device(name, device, link(name, device), self.clock)),
+                error,
+                self.clock,
+            )
 
         jobs = [(name, functools.partial(try_to_open, name)) for name in names if name not in lanes]
         try:

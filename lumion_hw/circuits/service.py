@@ -478,8 +478,22 @@ class CircuitService:
             self.setup.adopt(plan)
 
     def end_change(self, proofs: Sequence[CircuitProof]) -> None:
-        """Record the active circuits at the end of a :meth:`change`. Raises the errors of the journal."""
-        self.journal.end("done", self._current_state(proofs))
+        """Record the active circuits at the end of a :meth:`change`.
+
+        Raises:
+            SafetyError: The controller has switched its heaters off since the light was measured; nothing is recorded.
+            LumionError: The journal cannot be written.
+        """
+        state, active = self._current_state(proofs), self.setup.active
+        if active is not None and np.any(active.currents_ma) and not any(state.currents_ma):
+            # With these currents recorded, the next program would find the mesh as left, and the circuits connected.
+            check_faults(self.setup.bench)
+            raise SafetyError(
+                "the controller has switched its heaters off, so the circuits are dark",
+                device=self.setup.bench.model.mesh_section.controller,
+                hint=f"{LIST_FAULTS}.",
+            )
+        self.journal.end("done", state)
 
     def _current_state(self, proofs: Sequence[CircuitProof]) -> CircuitState:
         active = self.setup.active

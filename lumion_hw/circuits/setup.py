@@ -347,9 +347,11 @@ class PathSetup:
                 name for name in transmitters_of(removed) if name not in needed and name in before.transmitting
             ]
             self.bench.run_parallel([(name, self.bench.circuit_module(name).disable) for name in names_off])
+            # Light that goes with these transmitters was not that of the circuits that stay.
+            levels_dbm = self._lighting.fibre_levels_dbm(remaining.circuits) if names_off else before.levels_dbm
             remaining, shift_rad = self._with_other_pucs_parked(remaining, before.driven_ma)
             self._program(remaining, lambda name: None, shift_rad)
-            self._check_undisturbed(remaining.circuits, before.levels_dbm, GLITCH_DB)
+            self._check_undisturbed(remaining.circuits, levels_dbm, GLITCH_DB)
         self.active = remaining if remaining.circuits else None
         self.bench.events.add("disconnected", circuits=[str(request) for request in requests])
 

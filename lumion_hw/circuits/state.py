@@ -235,7 +235,7 @@ class CircuitJournal(OwnJournal):
 
     def __init__(self, directory: AnyPath, bench: str, mesh_sha256: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "bench": bench, "mesh_sha256": mesh_sha256}
-        super().__init__(LineJournal(FilePath(directory) / JOURNAL, _FILE_KIND, header))
+        super().__init__(LineJournal(FilePath(directory) / JOURNAL, _FILE_KIND, header, _is_complete))
         self.state, self.unfinished = _read_entries(self._lines.take_existing_entries(), self._lines.path)
 
     @property
@@ -291,7 +291,7 @@ def read_state(directory: AnyPath) -> tuple[CircuitState, UnfinishedChange | Non
     path = FilePath(directory) / JOURNAL
     if not path_exists(path, _FILE_KIND):
         return CircuitState(), None
-    return _read_entries(read_lines(path, _FILE_KIND).entries, path)
+    return _read_entries(read_lines(path, _FILE_KIND, _is_complete).entries, path)
 
 
 def state_directory(bench: str, controller: str) -> FilePath:
@@ -508,3 +508,7 @@ def _check_utc(text: str, path: FilePath) -> None:
         is_instant = False
     if not is_instant:
         raise ConfigError(f"{path}: {text[:40]!r} is not a valid time with a time zone", hint=OTHER_VERSION)
+
+
+def _is_complete(entry: Mapping[str, Any]) -> bool:
+    return entry.get("entry") == "ended"

@@ -111,7 +111,14 @@ class BenchTarget:
 
     def bench(self) -> Bench:
         """Open the bench with heaters that stay on after it is closed."""
-        return open_bench(self.file, self.emulate, self.seed, self.endpoints, leave_on_s=self.leave_on_s)
+        return open_bench(
+            self.file,
+            self.emulate,
+            self.seed,
+            self.endpoints,
+            leave_on_s=self.leave_on_s,
+            allow_absent_modules=True,
+        )
 
     def record_of(self, directory: Path) -> str:
         """Return the path of the calibration record: from ``--record``, by default that of the connected circuits."""
@@ -627,7 +634,15 @@ def _compared_with_controller(target: BenchTarget, directory: Path) -> tuple[Mes
     only = None if state.circuits else [load(target.file).mesh_section.controller]
     with (
         BenchLock(directory, "lumion circuits --check", take_over=target.take_over),
-        open_bench(target.file, target.emulate, target.seed, target.endpoints, only, leave_on_s=target.leave_on_s) as b,
+        open_bench(
+            target.file,
+            target.emulate,
+            target.seed,
+            target.endpoints,
+            only,
+            leave_on_s=target.leave_on_s,
+            allow_absent_modules=True,
+        ) as b,
     ):
         finding = compare_with_mesh(b.mesh, state, unfinished)
         if finding.verdict not in (MeshVerdict.AS_LEFT, MeshVerdict.AS_BEFORE):

@@ -221,7 +221,15 @@ def _opened(
 
     ends = ends_of_bench(joined, load(target.file))
     if emulator is None:
-        return open_bench(target.file, False, target.seed, target.endpoints, leave_on_s=leave_on_s, ends=ends)
+        return open_bench(
+            target.file,
+            False,
+            target.seed,
+            target.endpoints,
+            leave_on_s=leave_on_s,
+            ends=ends,
+            allow_absent_modules=True,
+        )
     from lumion_hw.bench.opening import link_to
     from lumion_hw.clock import SystemClock
     from lumion_hw.remote.emulated_faults import CONTROL, EmulatedFaults, FaultPortClient
@@ -235,6 +243,7 @@ def _opened(
         is_emulated_remotely=True,
         faults=EmulatedFaults(FaultPortClient(addresses[CONTROL])),
         ends=ends,
+        allow_absent_modules=True,
     )
 
 

@@ -196,6 +196,19 @@ class FailureJudge:
         text = f"{circuit} is dark, and its transmitter {state} ({reason})"
         return self._report_failure("unit", unit, "light", text, reports, (circuit,), now_s)
 
+    def explain_receiver(self, circuit: str, unit: str, reason: str, now_s: float) -> FailureVerdict:
+        """Return the failure of a circuit whose light leaves the mesh and does not arrive at the receiver of a unit."""
+        self._explained.add(circuit)
+        text = f"the light of {circuit} leaves the mesh, but {reason}: fibre behind the mesh or receiver"
+        reports = self._evidence_in_order([circuit])
+        return self._report_failure("unit", unit, "light", text, reports, (circuit,), now_s)
+
+    def trust_receiver(self, circuit: str) -> None:
+        """Count a circuit as lit, because its receiver has its light: the detector that saw it dark is wrong."""
+        self._dark.pop(circuit, None)
+        self._explained.discard(circuit)
+        self.counters.fades += 1
+
     def next_due_s(self) -> float:
         """Return the time when the next dark circuit counts as failed; infinity if no circuit is dark."""
         return min(self._waiting().values(), default=math.inf)

@@ -78,7 +78,7 @@ class FabricJournal(OwnJournal):
 
     def __init__(self, directory: AnyPath, bench: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "bench": bench}
-        super().__init__(LineJournal(Path(directory) / JOURNAL, _FILE_KIND, header))
+        super().__init__(LineJournal(Path(directory) / JOURNAL, _FILE_KIND, header, _is_complete))
         existing = self._lines.take_existing_entries()
         self.state = _state(existing, self._lines.path)
         self.recovery = last_recovery(existing)
@@ -112,7 +112,7 @@ def read_fabric(directory: AnyPath) -> tuple[FabricState, list[Mapping[str, Any]
     path = Path(directory) / JOURNAL
     if not path_exists(path, _FILE_KIND):
         return FabricState(), []
-    entries = read_lines(path, _FILE_KIND).entries
+    entries = read_lines(path, _FILE_KIND, _is_complete).entries
     return _state(entries, path), list(entries[1:])
 
 
@@ -126,3 +126,7 @@ def _state(entries: Sequence[Mapping[str, Any]], path: Path) -> FabricState:
     if state.open is not None:
         parse_entry(FailureVerdict, FailureVerdict.fields_of(state.open), path)
     return state
+
+
+def _is_complete(entry: Mapping[str, Any]) -> bool:
+    return "state" in entry

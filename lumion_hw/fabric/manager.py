@@ -46,7 +46,7 @@ from lumion_hw.fabric.servers import find_unit, job_requests
 from lumion_hw.fabric.spans import EventCallback, ReportingTimer, SpanTimer, span_documents
 from lumion_hw.fabric.standby import Standby
 from lumion_hw.fabric.status import FabricStatus, FabricStatusMemo
-from lumion_hw.fabric.watching import transmitter_state, watch_targets
+from lumion_hw.fabric.watching import leaves_the_mesh, receiver_state, transmitter_state, watch_targets
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 30.0, 600.0
 """First and longest time until a refused job is tried again; the time doubles with every attempt."""
@@ -378,11 +378,26 @@ class FabricManager(JobCircuits):
         for circuit in self.judge.unexplained_circuits(self.bench.clock.now()):
             module = self.judge.senders[circuit].module
             sends, reason = transmitter_state(self.bench, module)
+            if sends:
+                arrives, arrival = receiver_state(self.service, circuit)
+                if arrives:
+                    self.judge.trust_receiver(circuit)
+                    self._emit("photodiode dark", {"circuit": circuit, "words": f"{circuit} is well: {arrival}"})
+                    continue
+                unit = self._receiving_unit(circuit)
+                if arrives is False and unit is not None and leaves_the_mesh(self.service, circuit):
+                    now_s = self.bench.clock.now()
+                    return self._act_on(self.judge.explain_receiver(circuit, unit, arrival, now_s))
             # Before the path is blamed, one search finds out whether the fibre has only moved.
             if sends and self._may_be_polarization(circuit):
                 continue
             return self._act_on(self.judge.explain(circuit, sends, reason, self.bench.clock.now()))
         return None
+
+    def _receiving_unit(self, circuit: str) -> str | None:
+        target = self.service.state.circuit(circuit).request.target
+        names = (*self._in_service(), *self.spares)
+        return next((name for name in names if target in find_unit(self.bench.model, name).nics), None)
 
     def _may_be_polarization(self, circuit: str) -> bool:
         # A circuit that has recovered may be searched again the next time.

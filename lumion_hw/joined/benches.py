@@ -269,7 +269,7 @@ def _opened(
     file.check_bench(name, model)
     address = model.devices[model.mesh_section.controller].address or "controller"
     opened = CircuitService.open(
-        lambda: Bench.open(path, leave_on_s=3600.0, ends=ends),
+        lambda: Bench.open(path, leave_on_s=3600.0, ends=ends, allow_absent_modules=True),
         file.folder / (entry.record or ""),
         state_directory(model.name, address),
         program="lumion joined",

@@ -116,7 +116,7 @@ class JoinedJournal(OwnJournal):
 
     def __init__(self, directory: AnyPath, name: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "name": name}
-        super().__init__(LineJournal(Path(directory) / JOURNAL, _FILE_KIND, header))
+        super().__init__(LineJournal(Path(directory) / JOURNAL, _FILE_KIND, header, _is_complete))
         self.history = _history(self._lines.take_existing_entries(), self._lines.path)
 
     @property
@@ -157,10 +157,12 @@ class JoinedJournal(OwnJournal):
 
     def end(self, outcome: str) -> None:
         """Record the outcome of the change. Raises ``LumionError`` if the disk is full."""
-        entry = {"entry": "ended", "utc": now_utc(), "outcome": outcome}
+        utc = now_utc()
+        history = self.history.ended(outcome, utc)
+        entry = {"entry": "ended", "utc": utc, "outcome": outcome, "history": dataclasses.asdict(history)}
         self._lines.append(entry)
-        self.history = self.history.ended(outcome, str(entry["utc"]))
-        self._lines.restart_if_large({"entry": "history", "history": dataclasses.asdict(self.history)})
+        self.history = history
+        self._lines.restart_if_large(entry)
 
 
 def read_joined(directory: AnyPath) -> JoinedHistory:
@@ -172,7 +174,7 @@ def read_joined(directory: AnyPath) -> JoinedHistory:
     path = Path(directory) / JOURNAL
     if not path_exists(path, _FILE_KIND):
         return JoinedHistory()
-    return _history(read_lines(path, _FILE_KIND).entries, path)
+    return _history(read_lines(path, _FILE_KIND, _is_complete).entries, path)
 
 
 def _history(entries: Sequence[Mapping[str, Any]], path: Path) -> JoinedHistory:
@@ -183,8 +185,12 @@ def _history(entries: Sequence[Mapping[str, Any]], path: Path) -> JoinedHistory:
                 history = history.begun(parse_entry(JoinedChange, entry.get("change"), path))
             case "decided":
                 history = history.decided()
-            case "ended":
+            case "ended" if "history" in entry:
+                history = parse_entry(JoinedHistory, entry["history"], path)
+            case "ended":  # of an earlier version
                 history = history.ended(str(entry.get("outcome", "")), str(entry.get("utc", "")))
-            case "history":  # of a journal before this file
-                history = parse_entry(JoinedHistory, entry.get("history"), path)
     return history
+
+
+def _is_complete(entry: Mapping[str, Any]) -> bool:
+    return entry.get("entry") == "ended"

@@ -7,9 +7,10 @@ most the line being written.
 
 from __future__ import annotations
 
+import logging
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +29,9 @@ OTHER_VERSION = (
     "Another version of this program wrote the journal: use that version, or move the journal away to start a new one."
 )
 """Hint for a journal whose entries this version cannot read."""
+IsComplete = Callable[[Mapping[str, Any]], bool]
 Value = TypeVar("Value")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -51,20 +54,28 @@ class LineJournal:
         path: The file; created if missing.
         description: Kind of journal, for messages.
         header: First entry of the journal; an existing journal must have the same.
+        is_complete: As for :func:`read_lines`.
 
     Raises:
         ConfigError: The journal has another header, is damaged, or is not writable.
         LumionError: The disk is full.
     """
 
-    def __init__(self, path: AnyPath, description: str, header: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: AnyPath,
+        description: str,
+        header: Mapping[str, Any],
+        is_complete: IsComplete = lambda entry: False,
+    ) -> None:
         self.path = Path(path)
         self._description = description
         with writing(description, self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             exists = check_target(self.path, description, overwrite="any").exists()
-        existing = read_lines(self.path, description) if exists else JournalLines((), b"")
-        self._existing, self._header, self._n = existing.entries, dict(header), len(existing.entries)
+        existing = read_lines(self.path, description, is_complete) if exists else JournalLines((), b"")
+        self._existing, self._header = existing.entries, dict(header)
+        self._n = existing.entries[-1]["n"] + 1 if existing.entries else 0
         if existing.incomplete:
             self._save_incomplete(existing.incomplete)
         with writing(description, self.path):
@@ -180,8 +191,14 @@ class OwnJournal:
         self.close()
 
 
-def read_lines(path: AnyPath, description: str) -> JournalLines:
-    """Read a journal without changing it; ``description`` is the kind of journal, for messages.
+def read_lines(path: AnyPath, description: str, is_complete: IsComplete = lambda entry: False) -> JournalLines:
+    """Read a journal without changing it.
+
+    Args:
+        path: The file.
+        description: Kind of journal, for messages.
+        is_complete: Whether an entry contains everything that earlier entries say. Damage before the last such entry is
+            harmless, except in the header: the damaged lines are left out, with a warning in the log.
 
     Raises:
         ConfigError: The journal cannot be read, or a complete line is damaged; the message gives the line number.
@@ -189,17 +206,30 @@ def read_lines(path: AnyPath, description: str) -> JournalLines:
     path = Path(path)
     data = read_file(path, description, max_bytes=_MAX_BYTES)
     *lines, incomplete = data.split(b"\n")
-    entries = []
-    for number, line in enumerate(lines):
-        entry = _entry(line, f"{path}, line {number + 1}")
-        if entry is None or entry.get("n") != number:
-            raise ConfigError(
-                f"{description} {path} is damaged: line {number + 1} of {len(lines)} has a wrong checksum or number. "
-                "Nothing was changed, in the journal or on the bench.",
-                hint="Restore it from a backup, or move it away to start a new journal; the state of the mesh is then "
-                "unknown.",
-            )
+    if _entry(incomplete[:-1], str(path)) is not None:
+        lines, incomplete = [*lines, incomplete], b""  # complete, but for a damaged end of the line
+    entries, damaged, complete = list[dict[str, Any]](), list[int](), 0
+    for number, line in enumerate(lines, 1):
+        entry = _entry(line, f"{path}, line {number}")
+        expected = entries[-1]["n"] + 1 if entries else 0
+        if entry is None or not isinstance(entry.get("n"), int) or entry["n"] < expected:
+            damaged.append(number)
+            continue
+        if entry["n"] > expected and damaged[-1:] != [number - 1]:
+            damaged.append(number)  # the line before it is missing
         entries.append(entry)
+        if is_complete(entry):
+            complete = number
+    has_header = bool(entries) and entries[0]["n"] == 0
+    if damaged and (damaged[-1] > complete or not has_header):
+        raise ConfigError(
+            f"{description} {path} is damaged: line {damaged[0]} of {len(lines)} has a wrong checksum or number. "
+            "Nothing was changed, in the journal or on the bench.",
+            hint="Restore it from a backup, or move it away to start a new journal; the state of the mesh is then "
+            "unknown.",
+        )
+    if damaged:
+        _log.warning("%s %s: line %d is damaged; later lines contain all that counts", description, path, damaged[0])
     return JournalLines(tuple(entries), incomplete)
 
 

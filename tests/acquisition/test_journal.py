@@ -16,6 +16,7 @@ from lumion_hw.acquisition.columns import FAILED, Column, State, Value
 from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow, read_journal
 from lumion_hw.errors import ConfigError, LumionError
 from tests.effort import examples
+from tests.full_disk import room
 from tests.waiting import Bound
 
 COLUMNS = (Column("meter0.power.1", "meter0", "W"), Column("sfp-a.temperature_c", "sfp-a", "°C"))
@@ -117,6 +118,13 @@ def test_a_full_disk_is_said_and_what_was_acknowledged_stays(tmp_path: Path) -> 
         with pytest.raises(LumionError, match="Free some disk space"):
             journal.append(row(0))
         assert journal.acknowledged == 0
+
+
+def test_no_room_for_the_header_leaves_no_file_behind(tmp_path: Path) -> None:
+    with room(10), pytest.raises(LumionError, match="Free some disk space"):
+        LogJournal.create(tmp_path / "log", HEADER)
+    assert not (tmp_path / "log").exists()
+    LogJournal.create(tmp_path / "log", HEADER).close()
 
 
 _WRITER = """

@@ -14,7 +14,7 @@ from lumion_hw.bench.bench import load, with_leave_on
 from lumion_hw.circuits import BenchLock, CircuitRequest, MeshVerdict, lock_owner, read_state
 from lumion_hw.circuits.service import switch_everything_off
 from lumion_hw.circuits.state import ActiveArm, CircuitJournal, restored_plan
-from lumion_hw.errors import BusyError, CircuitError, ConfigError, LumionError, NoPathError
+from lumion_hw.errors import BusyError, CircuitError, ConfigError, LumionError, NoPathError, SafetyError
 from tests.circuits.known_mesh import edited
 from tests.circuits.lasting_bench import HOLD_S, LastingBench
 from tests.full_disk import room
@@ -332,3 +332,25 @@ def test_a_journal_of_an_earlier_version_has_its_lease(bench: LastingBench) -> N
     (circuit,) = read_state(bench.directory)[0].circuits
     assert circuit.lease is not None
     assert circuit.lease.ends_utc == lease["ends_utc"]
+
+
+def test_circuits_are_not_recorded_with_the_heaters_off(bench: LastingBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller that trips between the last measurement and the entry leaves circuits that only look connected."""
+    with bench.service() as service:
+        service.connect([AB], align=False)
+        end_change, faults = service.end_change, bench.emulated.faults
+
+        def trip_first(proofs) -> None:
+            faults.inject("mesh0", "trip", source=11)
+            faults.end("mesh0", "trip", source=11)
+            end_change(proofs)
+
+        monkeypatch.setattr(service, "end_change", trip_first)
+        with pytest.raises(SafetyError, match="ESTOP"):
+            service.connect([BA], align=False)
+    assert names(bench) == ["sfp-a:sfp-b"]
+    with bench.service() as service:
+        assert [circuit.name for circuit in service.lost_circuits] == ["sfp-a:sfp-b"]
+        assert service.state.circuits == ()
+        for latched in service.setup.bench.mesh.controller.faults():
+            service.setup.bench.mesh.controller.clear_fault(latched.fault_id)

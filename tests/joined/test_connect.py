@@ -215,3 +215,14 @@ def test_circuits_beyond_the_number_of_fibres_are_refused(tmp_path: Path) -> Non
         with pytest.raises(NoPathError, match="there are not enough free fibres between the meshes"):
             joined.connect([ALL[0], ALL[2]])
         assert racks.names() == NOTHING
+
+
+def test_light_that_a_failed_spine_sends_astray_keeps_no_segment_from_being_disconnected(racks: TwoRacks) -> None:
+    """Receivers then have light of other senders, which goes when these are switched off."""
+    with racks.program() as joined:
+        joined.connect(ALL)
+    racks.services["spine"].setup.bench.emulated.faults.inject("mesh0", "trip", source=11)
+    for name in ("rack0", "rack1"):
+        for circuit in racks.names()[name]:
+            racks.services[name].disconnect([circuit])
+    assert racks.names()["rack0"] == racks.names()["rack1"] == []

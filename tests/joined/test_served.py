@@ -88,8 +88,9 @@ def servers(tmp_path: Path, not_for_ever: Bound) -> Iterator[FiveServers]:
     for source in EXAMPLE.glob("*.yaml"):
         text = source.read_text(encoding="utf-8")
         numbers = re.findall(r"127\.0\.0\.1:([0-9]+)", text) + re.findall(r"emulated_port: ([0-9]+)", text)
-        for number, port in zip(numbers, free_ports(len(numbers)), strict=True):
-            text = text.replace(number, str(port))
+        ports = dict(zip(numbers, map(str, free_ports(len(numbers))), strict=True))
+        # All at once: a free port may contain the number of another one.
+        text = re.sub(r"\b[0-9]+\b", lambda number: ports.get(number[0], number[0]), text)
         (tmp_path / source.name).write_text(text, encoding="utf-8")
     file = load_joined(tmp_path / "joined.yaml")
     run_script(tmp_path, EXAMPLE / "emulated_records.py")

@@ -137,3 +137,56 @@ def test_not_a_number_is_never_written(path: Path) -> None:
             opened.append({"proof": {"readings": [1.0, float("nan")]}})
         opened.append({"x": 1})
     assert json.dumps(entries(path)) == "[null, 1]"
+
+
+def complete(path: Path) -> list[object]:
+    """Return what a journal says in which each entry with an x contains all that earlier ones say."""
+    return [entry.get("x") for entry in read_lines(path, "the journal", lambda entry: "x" in entry).entries]
+
+
+@pytest.mark.parametrize(("number", "place", "left"), [(2, 20, [None, 1, 3]), (1, -1, [None, 3])])
+def test_damage_before_the_last_entry_that_says_everything_is_left_out(
+    path: Path, number: int, place: int, left: list[object]
+) -> None:
+    """In the middle of a line, or at its end, which makes two lines one."""
+    with journal(path) as opened:
+        for x in (1, 2, 3):
+            opened.append({"x": x})
+    lines = path.read_bytes().splitlines(True)
+    damaged = bytearray(lines[number])
+    damaged[place] = ord("?")
+    lines[number] = bytes(damaged)
+    path.write_bytes(b"".join(lines))
+    assert complete(path) == left
+
+
+def test_a_journal_with_a_damaged_line_is_continued_with_the_next_number(path: Path) -> None:
+    with journal(path) as opened:
+        for number in (1, 2, 3):
+            opened.append({"x": number})
+    damaged = path.read_bytes().replace(b'"x":1', b'"x":7')
+    path.write_bytes(damaged)
+    with LineJournal(path, "the journal", HEADER, lambda entry: "x" in entry) as again:
+        again.append({"x": 4})
+    assert path.read_bytes().startswith(damaged)
+    assert complete(path) == [None, 2, 3, 4]
+
+
+@pytest.mark.parametrize("line", [0, 3])
+def test_a_damaged_header_or_last_entry_is_an_error(path: Path, line: int) -> None:
+    with journal(path) as opened:
+        for number in (1, 2, 3):
+            opened.append({"x": number})
+    lines = path.read_bytes().splitlines(True)
+    lines[line] = lines[line].replace(b'"n"', b'"m"')
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(ConfigError, match=rf"damaged: line {line + 1} of 4"):
+        complete(path)
+
+
+def test_a_damaged_end_of_the_last_line_is_damage_and_no_line_that_was_never_finished(path: Path) -> None:
+    with journal(path) as opened:
+        opened.append({"x": 1})
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(ConfigError, match="damaged: line 2 of 2"):
+        journal(path)

@@ -86,6 +86,7 @@ def open_bench(
     aged_s: float = 0.0,
     leave_on_s: float | None = None,
     ends: FibreEnds = NO_ENDS,
+    allow_absent_modules: bool = False,
 ) -> Bench:
     """Open a bench with the options of a command.
 
@@ -98,6 +99,7 @@ def open_bench(
         aged_s: Age of the emulated chip in seconds; its slow drift starts at age 0.
         leave_on_s: Longest time that heaters stay on after the bench is closed; ignored with ``emulate``.
         ends: Ports with fibres to other meshes.
+        allow_absent_modules: Whether to open the bench although pluggable modules do not answer.
 
     Raises:
         ConfigError: Both an emulation and endpoints were requested, or the endpoints file is invalid.
@@ -109,7 +111,14 @@ def open_bench(
     if emulate:
         return Bench.emulate(file, seed=seed, only=only, aged_s=aged_s, ends=ends)
     addresses = read_endpoints(endpoints) if endpoints else None
-    return Bench.open(file, addresses=addresses, only=only, leave_on_s=leave_on_s, ends=ends)
+    return Bench.open(
+        file,
+        addresses=addresses,
+        only=only,
+        leave_on_s=leave_on_s,
+        ends=ends,
+        allow_absent_modules=allow_absent_modules,
+    )
 
 
 def devices_with(file: str, channels: Sequence[str]) -> list[str] | None:
