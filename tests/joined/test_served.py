@@ -86,11 +86,7 @@ with JoinedMeshes.open(load_joined("joined.yaml"), "state-operator") as meshes:
 @pytest.fixture
 def servers(tmp_path: Path, not_for_ever: Bound) -> Iterator[FiveServers]:
     for source in EXAMPLE.glob("*.yaml"):
-        text = source.read_text(encoding="utf-8")
-        numbers = re.findall(r"127\.0\.0\.1:([0-9]+)", text) + re.findall(r"emulated_port: ([0-9]+)", text)
-        ports = dict(zip(numbers, map(str, free_ports(len(numbers))), strict=True))
-        # All at once: a free port may contain the number of another one.
-        text = re.sub(r"\b[0-9]+\b", lambda number: ports.get(number[0], number[0]), text)
+        text = with_free_ports(source.read_text(encoding="utf-8"))
         (tmp_path / source.name).write_text(text, encoding="utf-8")
     file = load_joined(tmp_path / "joined.yaml")
     run_script(tmp_path, EXAMPLE / "emulated_records.py")
@@ -109,6 +105,13 @@ def servers(tmp_path: Path, not_for_ever: Bound) -> Iterator[FiveServers]:
 def run_script(folder: Path, script: Path) -> None:
     """Run a script in a folder."""
     subprocess.run([sys.executable, str(script)], cwd=folder, check=True, timeout=PATIENCE_S)
+
+
+def with_free_ports(text: str) -> str:
+    """Return a file with free ports in place of its own, all replaced at once."""
+    numbers = re.findall(r"127\.0\.0\.1:([0-9]+)", text) + re.findall(r"emulated_port: ([0-9]+)", text)
+    ports = dict(zip(numbers, map(str, free_ports(len(numbers))), strict=True))
+    return re.sub(r"\b[0-9]+\b", lambda number: ports.get(number[0], number[0]), text)
 
 
 def free_ports(count: int) -> list[int]:
