@@ -144,6 +144,8 @@ def _check_switch_changes_light(ports: Sequence[int], readings: NDArray[np.float
     Raises:
         CalibrationError: Two inputs give the same light.
     """
+    if len(ports) < 2:
+        return
     light = np.nan_to_num(readings.reshape(len(ports), math.prod(readings.shape[1:])))
     size, by_setting = np.linalg.norm(light, axis=1), np.linalg.norm(np.nan_to_num(readings), axis=2)
     sources_with_light = np.flatnonzero(size > _BRIGHT_SIGMA * floor_ma)
