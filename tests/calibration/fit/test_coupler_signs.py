@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from calibration.fit import coupler_signs
 from calibration.fit.coupler_signs import fit_with_best_signs
 from calibration.fit.global_fit import GlobalFit
 from calibration.measure.design import IncrementalSettings
@@ -15,6 +18,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
 from calibration.model.physics import Physics
 from calibration.model.priors import FREE_GROUPS, default_prior
+from calibration.model.work import FitWork
 from lumion_hw.mesh.layout.topologies import build_mesh
 from tests.calibration.simulated_mesh import SimulatedMesh
 
@@ -55,3 +59,23 @@ def test_the_sign_of_a_mean_coupler_angle_is_found_although_stray_light_explains
     found = fit_with_best_signs(fitting, model, likelihood, prior, fit)
     assert fit.parameters.coupler_common_rad[CORNER] < 0.0
     assert found.parameters.coupler_common_rad[CORNER] == pytest.approx(0.05, abs=1e-4)
+
+
+@pytest.mark.parametrize(("discrepancy", "trials"), [(0.01, 1), (0.0, 6)])
+def test_signs_leave_most_work_for_missing_effects_while_a_fit_explains_little(
+    monkeypatch: pytest.MonkeyPatch, discrepancy: float, trials: int
+) -> None:
+    """Each of three PUCs has two angles to try; a trial takes 30 of 100."""
+    work, tried = FitWork(allowed=100.0), list[int]()
+
+    def take_work(name: str, puc: int, *_: Any) -> None:
+        work.spent += 30.0
+        tried.append(puc)
+
+    monkeypatch.setattr(coupler_signs, "_pucs_with_barrier", lambda *_: [0, 1, 2])
+    monkeypatch.setattr(coupler_signs, "_with_reversed_sign", take_work)
+    model: Any = SimpleNamespace(work=work)
+    fit: Any = SimpleNamespace(discrepancy=discrepancy)
+    unused: Any = None
+    assert fit_with_best_signs(unused, model, unused, unused, fit) is fit
+    assert len(tried) == trials
