@@ -113,7 +113,8 @@ def run(
         number += 1
     print(f"{sum(row.tries for row in rows)} tries, {broken} with a broken promise")
     if write:
-        PAGE.write_text(page(rows, f"benchmarks/chaos.py --tries {tries} --seed {seed}"), encoding="utf-8")
+        limit = f" --for-s {for_s:g}" if math.isfinite(for_s) else ""
+        PAGE.write_text(page(rows, f"benchmarks/chaos.py --tries {tries} --seed {seed}{limit}"), encoding="utf-8")
     return broken
 
 
