@@ -40,7 +40,7 @@ from calibration.model.likelihood import Likelihood, SettingDrift, drift_of_read
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.normal_equations import drift_at, mean_squared_residual
-from calibration.model.observations import Observations
+from calibration.model.observations import Observations, positions_in_run, replace_end
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import BOTH_ARMS, BOTH_ARMS_SCATTER, LAW_DEVIATION, PHYSICS, ROWS, Physics
 from calibration.model.priors import COUPLER_GROUPS, Prior
@@ -215,10 +215,7 @@ class FaultDiagnosis:
 
     @property
     def _common_phases_are_observable(self) -> bool:
-        """Whether light shows a phase that is common to both arms of a PUC.
-
-        Only loops do, and a single loop shows the phase that is common to all PUCs.
-        """
+        """Whether light shows a phase that is common to both arms of a PUC: only loops do."""
         return bool(self.free[self.model.space.group("loops")].any())
 
     def _try_heat_through_oxide(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
@@ -628,7 +625,7 @@ class FaultDiagnosis:
         all_readings, noise = self.all_readings, self._live_readings.noise
         # Drift is determined from readings that are corrected for failures and exchanges, but not for earlier drift;
         # otherwise drift that is corrected already would no longer be found.
-        joined = _replace_end(
+        joined = replace_end(
             all_readings.observations, self._corrected_observations(replace(diagnosed, trajectories=None))
         )
         return fit_drift_trajectories(
@@ -646,7 +643,7 @@ class FaultDiagnosis:
         if diagnosed.miswiring:
             observations = diagnosed.miswiring.corrected(observations)
         if diagnosed.trajectories is not None:
-            time_s = self.all_readings.time_s[_positions_in_run(self.all_readings.observations, observations)]
+            time_s = self.all_readings.time_s[positions_in_run(self.all_readings.observations, observations)]
             observations = diagnosed.trajectories.corrected(observations, time_s, diagnosed.fit.parameters.delay_s)
         if diagnosed.outliers:
             reading_ma = observations.reading_ma.copy()
@@ -797,14 +794,3 @@ class FaultDiagnosis:
 
 def _dead_heaters(start: MeshParameters) -> frozenset[int]:
     return frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
-
-
-def _positions_in_run(all_readings: Observations, part: Observations) -> NDArray[np.int64]:
-    return np.flatnonzero(all_readings.currents_ma.any(axis=1))[-len(part) :]
-
-
-def _replace_end(all_readings: Observations, part: Observations) -> Observations:
-    positions = _positions_in_run(all_readings, part)
-    currents, reading = all_readings.currents_ma.copy(), all_readings.reading_ma.copy()
-    currents[positions], reading[positions] = part.currents_ma, part.reading_ma
-    return replace(all_readings, currents_ma=currents, reading_ma=reading)

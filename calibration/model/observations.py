@@ -151,3 +151,16 @@ def only_reached(observations: Observations, mesh: MeshTopology, second_ports: M
         return observations
     reading_ma = np.where(reached, observations.reading_ma, np.nan)
     return replace(observations, reading_ma=reading_ma, saturated=observations.saturated & reached)
+
+
+def positions_in_run(all_readings: Observations, part: Observations) -> NDArray[np.int64]:
+    """Return the numbers of the last settings of a run with heaters on, as many as ``part`` has."""
+    return np.flatnonzero(all_readings.currents_ma.any(axis=1))[-len(part) :]
+
+
+def replace_end(all_readings: Observations, part: Observations) -> Observations:
+    """Return the observations of a run with ``part`` in place of its last settings with heaters on."""
+    positions = positions_in_run(all_readings, part)
+    currents, reading = all_readings.currents_ma.copy(), all_readings.reading_ma.copy()
+    currents[positions], reading[positions] = part.currents_ma, part.reading_ma
+    return replace(all_readings, currents_ma=currents, reading_ma=reading)

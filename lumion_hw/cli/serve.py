@@ -112,11 +112,7 @@ def serve(
     Prometheus with http://HOST:PORT/metrics; docs/serving.md lists the process variables. Without hardware use
     --emulate, which runs on the wall clock.
     """
-    ports = {name: port for name, port, is_enabled in (("pva", pva_port, pva), ("page", page_port, page)) if is_enabled}
-    if not ports:
-        raise ConfigError("neither --pva nor --page is given, so nothing would be served", hint="Give at least one.")
-    if page_writes and not page:
-        raise ConfigError("--page-writes needs --page", hint="Give --page as well.")
+    ports = _served_ports(pva_port if pva else None, page_port if page else None, page_writes)
     if emulate and endpoints:
         raise ConfigError("--emulate and --endpoints cannot be combined", hint="Leave one of them out.")
     watch = _joined_watch(joined) if watch_joined else None
@@ -144,6 +140,15 @@ def serve(
                 _print_addresses(owner, addresses, as_json)
                 _serve_until(stop, owner, emulator)
     note("server stopped")
+
+
+def _served_ports(pva_port: int | None, page_port: int | None, page_writes: bool) -> dict[str, int]:
+    ports = {name: port for name, port in (("pva", pva_port), ("page", page_port)) if port is not None}
+    if not ports:
+        raise ConfigError("neither --pva nor --page is given, so nothing would be served", hint="Give at least one.")
+    if page_writes and page_port is None:
+        raise ConfigError("--page-writes needs --page", hint="Give --page as well.")
+    return ports
 
 
 def _joined_watch(joined: str | None) -> JoinedWatch:

@@ -1,4 +1,4 @@
-"""A small square and a small triangular mesh, calibrated from nothing but light at their ports."""
+"""Small square and triangular meshes, and one with a single loop, calibrated from light at their ports alone."""
 
 from __future__ import annotations
 
@@ -46,3 +46,16 @@ def test_a_small_lattice_is_certified_and_its_phases_are_right(
     found = json.loads(capsys.readouterr().out)
     assert found["phase_error_rms_rad"] < 2e-3
     assert found["states_short_of_30_db"] == 0
+
+
+def test_heat_on_the_other_arm_is_found_on_a_chip_with_one_loop(tmp_path: Path) -> None:
+    """Crosstalk of single pairs took its place, larger than on any known chip."""
+    bench, out = tmp_path / "bench.yaml", tmp_path / "record.json"
+    text = (
+        BENCH.replace("grid: {grid}", "ports: 3")
+        .replace("port: 5", "port: 2")
+        .replace("0.0}}", "0.0, other_arm_crosstalk: 0.05}}")
+    )
+    bench.write_text(text.format(topology="bell"))
+    assert main(["run", str(bench), "--emulate", "--seed", "1", "--out", str(out)]) == 0
+    assert load_record(out).quality["fit_certified"] == 1.0
