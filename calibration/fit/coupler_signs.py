@@ -58,8 +58,15 @@ def fit_with_best_signs(
                 return fit
             trial = _with_reversed_sign(name, puc, fitting, model, likelihood, prior, fit)
             if trial is not None and fit.cost(prior) - trial.cost(prior) > _MIN_GAIN:
-                fit = trial
+                # The trial has had more rounds: only a fit with as many shows which sign is better.
+                fit = _finished(fitting, fit)
+                if fit.cost(prior) - trial.cost(prior) > _MIN_GAIN:
+                    fit = trial
     return fit
+
+
+def _finished(fitting: GlobalFit, fit: FitResult) -> FitResult:
+    return fitting.run(fit.parameters, near=True, allow_near_information=True, convergence_sigma=ON_THE_WAY_SIGMA)
 
 
 def _with_reversed_sign(
@@ -85,7 +92,7 @@ def _with_reversed_sign(
         if excess > _MORE_RUNS * (before - trial.cost(prior)):
             return None
     _log.info("trying the opposite sign of %s of PUC %d", name, puc)
-    return fitting.run(trial.parameters, near=True, allow_near_information=True, convergence_sigma=ON_THE_WAY_SIGMA)
+    return _finished(fitting, trial)
 
 
 def _pucs_with_barrier(name: str, model: MeshModel, likelihood: Likelihood, fit: FitResult) -> list[int]:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -554,19 +555,25 @@ class FaultDiagnosis:
         if not self.free[group].all() or self.model.work.is_used_up:
             return diagnosed
         readings = int(diagnosed.likelihood.used.sum())
-        best, lowest_cost = diagnosed, diagnosed.fit.chi2_per_reading * readings
-        for point, cost in equivalent_branches(diagnosed.fit.parameters, float(self.prior.sigma[group].mean())):
+
+        def continued(point: MeshParameters, cost: float = 0.0) -> tuple[float, FitResult]:
             fitting = self._fitting(diagnosed.likelihood, diagnosed.dead)
             fit = fitting.run(point, _BRANCH_ROUNDS, near=True, earlier_fit=diagnosed.fit, allow_near_information=True)
             # The readings decide against the prior of the frequencies. The wrong branch shifts the slope of the arms,
             # and every passive phase by nearly a milliradian.
-            if fit.chi2_per_reading * readings + cost < lowest_cost:
-                best, lowest_cost = replace(diagnosed, fit=fit), fit.chi2_per_reading * readings + cost
-        if best is diagnosed:
+            return fit.chi2_per_reading * readings + cost, fit
+
+        branches = equivalent_branches(diagnosed.fit.parameters, float(self.prior.sigma[group].mean()))
+        cost, fit = min((continued(*branch) for branch in branches), default=(np.inf, diagnosed.fit), key=itemgetter(0))
+        if cost >= diagnosed.fit.chi2_per_reading * readings:
             return diagnosed
+        # With as many rounds the present branch may be the better one.
+        present_cost, present = continued(diagnosed.fit.parameters)
+        if cost >= present_cost:
+            return replace(diagnosed, fit=present)
         # On the other branch readings depend on the frequencies differently, so the shifted point is good enough for a
         # comparison only.
-        return replace(diagnosed, fit=self._fit(best.fit.parameters, diagnosed.likelihood, diagnosed.dead, near=True))
+        return replace(diagnosed, fit=self._fit(fit.parameters, diagnosed.likelihood, diagnosed.dead, near=True))
 
     def _try_coupler_signs(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         fitting = self._fitting(diagnosed.likelihood, diagnosed.dead)

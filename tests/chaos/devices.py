@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,9 @@ def run(fault: Fault, rng: Generator, directory: Path) -> Findings:
     if findings.has_struck and row.end is not None:
         faults.end(name, row.name, **arguments)
     clock.sleep(120.0)
+    for _ in range(arguments.get("count", 0)):  # each program uses up one of the lost frames or more
+        with contextlib.suppress(LumionError):
+            opened(emulated, name).close()
     if row.name not in LASTING:
         _use_again(emulated, kind, findings)
     return findings

@@ -9,6 +9,7 @@ import pytest
 
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
 from calibration.fit.frequencies import equivalent_branches, nearest_branches
+from calibration.fit.global_fit import GlobalFit
 from calibration.measure.design import IncrementalSettings
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -41,15 +42,15 @@ def _model(small: SimulatedMesh) -> MeshModel:
     return MeshModel(SMALL, small.ports[:4], small.ports)
 
 
-def _diagnosed(small: SimulatedMesh, start: MeshParameters) -> DiagnosedFit:
-    """Measure with light of four modules, and fit from a start."""
+def _diagnosis(small: SimulatedMesh, start: MeshParameters) -> FaultDiagnosis:
+    """Measure with light of four modules."""
     model = _model(small)
     plan = IncrementalSettings(
         np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports[:4], small.ports, settings_per_source=10
     ).random(SETTINGS, small.rng)
     detuning_hz = APART_HZ[np.searchsorted(model.space.sources, plan.source)]
     read = small.measure(plan.currents_ma, plan.source, detuning_hz=detuning_hz)
-    diagnosis = FaultDiagnosis(
+    return FaultDiagnosis(
         model,
         default_prior(model.space, start).anchored("source_detuning_hz", model.space, 1e5),
         model.space.mask(FREE_WITH_MODULES),
@@ -60,6 +61,11 @@ def _diagnosed(small: SimulatedMesh, start: MeshParameters) -> DiagnosedFit:
         Likelihood(read, NoiseModel(RELATIVE, FLOOR_MA), drift=SETTING_DRIFT),
         TimedReadings(read, 0.05 * np.arange(SETTINGS)),
     )
+
+
+def _diagnosed(small: SimulatedMesh, start: MeshParameters) -> DiagnosedFit:
+    """Measure, and fit from a start."""
+    diagnosis = _diagnosis(small, start)
     return diagnosis.settle(diagnosis.begin(start))
 
 
@@ -93,6 +99,18 @@ def test_without_slopes_the_other_branch_is_the_same_light(small: SimulatedMesh)
 def test_sources_near_their_frequencies_have_no_other_branch(small: SimulatedMesh) -> None:
     near = replace(_start(small), source_detuning_hz=np.array([3e9, -8e9, 5e9, 0.0]))
     assert equivalent_branches(near, SIGMA_HZ) == []
+
+
+def test_the_right_branch_stays_although_its_fit_has_not_converged(
+    small: SimulatedMesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fit of the other branch has three rounds more."""
+    right = _start(small)
+    diagnosis = _diagnosis(small, right)
+    unfinished = GlobalFit(diagnosis.model, diagnosis.likelihood, diagnosis.prior, FREE_WITH_MODULES).run(right, 4)
+    monkeypatch.setattr(FaultDiagnosis, "fit_from", lambda self, start: unfinished)
+    found = diagnosis.begin(right).parameters
+    np.testing.assert_allclose(np.asarray(found.source_detuning_hz), APART_HZ, atol=0.3e9)
 
 
 @pytest.mark.long

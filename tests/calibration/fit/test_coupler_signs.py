@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,13 +11,14 @@ import pytest
 
 from calibration.fit import coupler_signs
 from calibration.fit.coupler_signs import fit_with_best_signs
-from calibration.fit.global_fit import GlobalFit
+from calibration.fit.global_fit import FitResult, GlobalFit
 from calibration.measure.design import IncrementalSettings
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
+from calibration.model.parameters import MeshParameters
 from calibration.model.physics import Physics
-from calibration.model.priors import FREE_GROUPS, default_prior
+from calibration.model.priors import FREE_GROUPS, Prior, default_prior
 from calibration.model.work import FitWork
 from lumion_hw.mesh.layout.topologies import build_mesh
 from tests.calibration.simulated_mesh import SimulatedMesh
@@ -27,38 +28,73 @@ CORNER = 2
 INPUTS, OUTPUTS = range(2), range(2, 4)
 
 
+EFFECTS = {"heat_loss_db_per_mw": np.zeros(1), "background_share": np.zeros(4), "arm_difference_db": np.zeros(4)}
+"""Effects of a 2x2 crossbar that the fits include."""
+
+
+@dataclass(frozen=True)
+class Corner:
+    """Readings of a crossbar whose corner gives nearly the same light for both signs of its mean coupler angle."""
+
+    truth: MeshParameters
+    fitting: GlobalFit
+    model: MeshModel
+    likelihood: Likelihood
+    prior: Prior
+
+    @classmethod
+    def draw(cls, heat_loss_db_per_mw: float) -> Corner:
+        """Draw one; without loss by heat both signs give the same light."""
+        mesh = build_mesh("crossbar", (2,))
+        model = MeshModel(mesh, INPUTS, OUTPUTS).with_physics(Physics(dict.fromkeys(EFFECTS, 1e-3)))
+        drawn = SimulatedMesh.draw(mesh, 33).parameters()
+        rng = np.random.default_rng(4)
+        truth = replace(
+            drawn,
+            source_db=drawn.source_db[:2],
+            second_db=drawn.second_db[:2],
+            monitor_ma_per_mw=drawn.monitor_ma_per_mw[2:],
+            coupler_common_rad=rng.normal(0.0, 0.05, mesh.n_pucs),
+            coupler_difference_rad=rng.normal(0.0, 0.1, mesh.n_pucs),
+            extra_physics={**EFFECTS, "heat_loss_db_per_mw": np.full(1, heat_loss_db_per_mw)},
+        )
+        truth.coupler_common_rad[CORNER], truth.coupler_difference_rad[CORNER] = 0.05, -0.12
+        walk = IncrementalSettings(np.full(2 * mesh.n_pucs, 2.3), model.space.sources, model.space.monitors)
+        plan = walk.random(200, rng)
+        light_ma = model.predict(truth, plan)
+        noise = NoiseModel(5e-4, 1e-9)
+        reading_ma = light_ma + noise.sigma_ma(light_ma) * rng.standard_normal(light_ma.shape)
+        likelihood = Likelihood(replace(plan, reading_ma=reading_ma), noise)
+        prior = default_prior(model.space, truth).with_physics(model.space)
+        fitting = GlobalFit(model, likelihood, prior, (*FREE_GROUPS, *EFFECTS))
+        return cls(truth, fitting, model, likelihood, prior)
+
+    def start(self, *, reverse: bool) -> MeshParameters:
+        """Return the true parameters without the effects; the sign at the corner reversed on request."""
+        common = self.truth.coupler_common_rad.copy()
+        common[CORNER] *= -1.0 if reverse else 1.0
+        return replace(self.truth, coupler_common_rad=common, extra_physics=EFFECTS)
+
+    def best(self, fit: FitResult) -> float:
+        """Return the mean coupler angle of the corner after both signs were tried."""
+        found = fit_with_best_signs(self.fitting, self.model, self.likelihood, self.prior, fit)
+        return float(found.parameters.coupler_common_rad[CORNER])
+
+
 def test_the_sign_of_a_mean_coupler_angle_is_found_although_stray_light_explains_the_other_one() -> None:
-    """Without loss by heat both signs give the same light at the corner of a crossbar."""
-    mesh = build_mesh("crossbar", (2,))
-    sizes = {"heat_loss_db_per_mw": 1, "background_share": 4, "arm_difference_db": mesh.n_pucs}
-    model = MeshModel(mesh, INPUTS, OUTPUTS).with_physics(Physics(dict.fromkeys(sizes, 1e-3)))
-    drawn = SimulatedMesh.draw(mesh, 33).parameters()
-    rng = np.random.default_rng(4)
-    effects = {name: np.zeros(size) for name, size in sizes.items()}
-    truth = replace(
-        drawn,
-        source_db=drawn.source_db[:2],
-        second_db=drawn.second_db[:2],
-        monitor_ma_per_mw=drawn.monitor_ma_per_mw[2:],
-        coupler_common_rad=rng.normal(0.0, 0.05, mesh.n_pucs),
-        coupler_difference_rad=rng.normal(0.0, 0.1, mesh.n_pucs),
-        extra_physics={**effects, "heat_loss_db_per_mw": np.full(1, 2e-3)},
-    )
-    truth.coupler_common_rad[CORNER], truth.coupler_difference_rad[CORNER] = 0.05, -0.12
-    walk = IncrementalSettings(np.full(2 * mesh.n_pucs, 2.3), model.space.sources, model.space.monitors)
-    plan = walk.random(200, rng)
-    light_ma = model.predict(truth, plan)
-    noise = NoiseModel(5e-4, 1e-9)
-    reading_ma = light_ma + noise.sigma_ma(light_ma) * rng.standard_normal(light_ma.shape)
-    likelihood = Likelihood(replace(plan, reading_ma=reading_ma), noise)
-    prior = default_prior(model.space, truth).with_physics(model.space)
-    fitting = GlobalFit(model, likelihood, prior, (*FREE_GROUPS, *sizes))
-    wrong = truth.coupler_common_rad.copy()
-    wrong[CORNER] *= -1.0
-    fit = fitting.run(replace(truth, coupler_common_rad=wrong, extra_physics=effects))
-    found = fit_with_best_signs(fitting, model, likelihood, prior, fit)
+    corner = Corner.draw(heat_loss_db_per_mw=2e-3)
+    fit = corner.fitting.run(corner.start(reverse=True))
     assert fit.parameters.coupler_common_rad[CORNER] < 0.0
-    assert found.parameters.coupler_common_rad[CORNER] == pytest.approx(0.05, abs=1e-4)
+    assert corner.best(fit) == pytest.approx(0.05, abs=1e-4)
+
+
+def test_the_right_sign_stays_although_the_fit_has_not_converged() -> None:
+    """A trial runs to its end: a fit with fewer rounds would lose against the wrong sign."""
+    corner = Corner.draw(heat_loss_db_per_mw=2e-4)
+    wrong = corner.fitting.run(corner.start(reverse=True))
+    fit = corner.fitting.run(corner.start(reverse=False), rounds=1, near=True)
+    assert fit.cost(corner.prior) > wrong.cost(corner.prior) + 30.0
+    assert corner.best(fit) == pytest.approx(0.05, abs=1e-4)
 
 
 @pytest.mark.parametrize(("discrepancy", "trials"), [(0.01, 1), (0.0, 6)])
