@@ -7,7 +7,9 @@ faintly. A barrier then separates both signs, and a fit stays on the side on whi
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ from calibration.model.normal_equations import normal_equations
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import Physics
 from calibration.model.priors import COUPLER_GROUPS, Prior
+
+Real = NDArray[np.float64]
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +39,15 @@ _MAX_BARRIER_SHARE = 0.05
 # Decrease of χ², prior included, for which a sign is reversed: three sigma. The prior counts, because with the wrong
 # sign an unusual coupler may explain the same light.
 _MIN_GAIN = 9.0
+# Both coupler angles, each with the other one.
+_PAIRS = tuple(zip(COUPLER_GROUPS, reversed(COUPLER_GROUPS), strict=True))
+# Sum and difference of the angles of both couplers, over the mean and the difference.
+_SHARES = dict(zip(COUPLER_GROUPS, (2.0, 1.0), strict=True))
+# Difference between two equivalent solutions, in standard errors, that hardly changes the error.
+_SMALL_SIGMA = 0.5
+# Increase of χ² at a point that two rounds of a fit may still turn into an equivalent solution.
+_MAX_UNADJUSTED, _ADJUSTING_ROUNDS = 1000.0, 2
+_ARMS = "arm_difference_db"
 
 
 def fit_with_best_signs(
@@ -65,6 +78,52 @@ def fit_with_best_signs(
     return fit
 
 
+def equivalent_solutions(
+    fitting: GlobalFit, model: MeshModel, likelihood: Likelihood, prior: Prior, fit: FitResult
+) -> Real:
+    """Return the standard errors due to other coupler angles with the same light.
+
+    If light does not show the sign of one coupler angle of a PUC, it does not show the sign of the arms' difference in
+    loss, either. Both solutions explain the readings, but the other coupler angle differs between them.
+
+    Args:
+        fitting: Runs fits of the same parameters and readings as ``fit``.
+        model: Model of the mesh.
+        likelihood: The readings.
+        prior: Prior knowledge.
+        fit: The fit, with P parameters; its errors are valid.
+
+    Returns:
+        Shape ``(P, k)``; a factor of the covariance, one column for each of k PUCs and angles. The sign of the reversed
+        angle is not part of its error.
+    """
+    columns, sigma_rad = list[Real](), np.zeros(model.space.size)
+    sigma_rad[fit.free] = np.sqrt(np.diag(fit.inverse))
+    for name, other in _PAIRS:
+        angles, own = model.space.group(other), model.space.group(name)
+        for puc in np.flatnonzero(fit.free[own] & fit.free[angles]).tolist():
+            points = _with_reversed_arms(fit.parameters, name, puc)
+            changes = [(_chi2_between(model, likelihood, fit, point), point) for point in points]
+            chi2, point = min(changes, default=(np.inf, fit.parameters), key=itemgetter(0))
+            shift_rad = getattr(point, other)[puc] - getattr(fit.parameters, other)[puc]
+            if chi2 > _MAX_UNADJUSTED or abs(shift_rad) < _SMALL_SIGMA * sigma_rad[angles][puc]:
+                continue
+            if chi2 > _MIN_GAIN:
+                trial = fitting.run(point, _ADJUSTING_ROUNDS, near=True, allow_near_information=True)
+                chi2, point = trial.cost(prior) - fit.cost(prior), trial.parameters
+            if chi2 < _MIN_GAIN:
+                change = model.space.pack(point) - fit.vector
+                change[own] = 0.0
+                columns.append(change[fit.free] * np.sqrt(0.5))  # both solutions are equally likely
+    return np.column_stack(columns) if columns else np.zeros((int(fit.free.sum()), 0))
+
+
+def _chi2_between(model: MeshModel, likelihood: Likelihood, fit: FitResult, point: MeshParameters) -> float:
+    at_point, present = (model.predict(at, likelihood.observations) for at in (point, fit.parameters))
+    change = ((at_point - present) / likelihood.sigma_ma(fit.discrepancy))[likelihood.used]
+    return float(change @ change)
+
+
 def _finished(fitting: GlobalFit, fit: FitResult) -> FitResult:
     return fitting.run(fit.parameters, near=True, allow_near_information=True, convergence_sigma=ON_THE_WAY_SIGMA)
 
@@ -73,13 +132,12 @@ def _with_reversed_sign(
     name: str, puc: int, fitting: GlobalFit, model: MeshModel, likelihood: Likelihood, prior: Prior, fit: FitResult
 ) -> FitResult | None:
     """Return the fit with one coupler angle of the opposite sign; ``None`` if the sign falls back or gains nothing."""
-    reversed_rad = getattr(fit.parameters, name).copy()
-    reversed_rad[puc] *= -1.0
-    point = _with_angles(fit.parameters, name, reversed_rad)
-    at_point, present = (model.predict(at, likelihood.observations) for at in (point, fit.parameters))
-    change = ((at_point - present) / likelihood.sigma_ma(fit.discrepancy))[likelihood.used]
-    if change @ change < _MIN_GAIN:  # light does not show this sign
+    points = [_with_reversed_angle(fit.parameters, name, puc), *_with_reversed_arms(fit.parameters, name, puc)]
+    changes = [_chi2_between(model, likelihood, fit, point) for point in points]
+    point = points[int(np.argmin(changes))]
+    if min(changes) < _MIN_GAIN:  # light does not show this sign
         return None
+    reversed_rad = getattr(point, name)
     # Most signs fall back in the first round.
     trial = fitting.run(point, 1, near=True, earlier_fit=fit, allow_near_information=True)
     excess = np.inf
@@ -111,6 +169,34 @@ def _pucs_with_barrier(name: str, model: MeshModel, likelihood: Likelihood, fit:
     return pucs
 
 
-def _with_angles(parameters: MeshParameters, name: str, angles_rad: NDArray[np.float64]) -> MeshParameters:
+def _with_reversed_angle(parameters: MeshParameters, name: str, puc: int) -> MeshParameters:
+    angles = getattr(parameters, name).copy()
+    angles[puc] *= -1.0
+    return _with_angles(parameters, name, angles)
+
+
+def _with_reversed_arms(parameters: MeshParameters, name: str, puc: int) -> Iterator[MeshParameters]:
+    """Yield parameters with the signs of a coupler angle and of the difference in loss between the arms reversed.
+
+    Either light from one arm gets the strength that light from the other one had, so that both interfere equally; the
+    other angle keeps the ratio of the two constant where it matters, in the one direction of the light or the other.
+    """
+    point, other = _with_reversed_angle(parameters, name, puc), dict(_PAIRS)[name]
+    differences_db = parameters.extra_physics.get(_ARMS, np.zeros(0)).copy()
+    reversed_rad, kept_rad = (_SHARES[group] * getattr(point, group)[puc] for group in (name, other))
+    if not differences_db.size or abs(reversed_rad) + abs(kept_rad) >= 0.5 * np.pi:
+        return
+    log_ratio = differences_db[puc] * np.log(10.0) / 20.0
+    differences_db[puc] *= -1.0
+    point = replace(point, extra_physics={**point.extra_physics, _ARMS: differences_db})
+    limit = np.cos(reversed_rad)  # of the sine: all light in one arm
+    for change in (log_ratio, -log_ratio):
+        sine = limit * np.tanh(np.arctanh(np.sin(kept_rad) / limit) + change)
+        angles = getattr(point, other).copy()
+        angles[puc] = np.arcsin(sine) / _SHARES[other]
+        yield _with_angles(point, other, angles)
+
+
+def _with_angles(parameters: MeshParameters, name: str, angles_rad: Real) -> MeshParameters:
     changed: dict[str, Any] = {name: angles_rad}
     return replace(parameters, **changed)

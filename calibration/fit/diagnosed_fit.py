@@ -30,7 +30,7 @@ from calibration.diagnose.drift_trajectory import DriftTrajectories, fit_drift_t
 from calibration.diagnose.element_faults import heater_breakdown_defect, miswiring_defects
 from calibration.diagnose.miswiring import EXCHANGED, Miswiring, miswiring_candidates
 from calibration.diagnose.outliers import MAX_OUTLIER_SHARE, find_outliers
-from calibration.fit.coupler_signs import fit_with_best_signs
+from calibration.fit.coupler_signs import equivalent_solutions, fit_with_best_signs
 from calibration.fit.frequencies import equivalent_branches
 from calibration.fit.global_fit import CONVERGED_SIGMA, ON_THE_WAY_SIGMA, FitResult, GlobalFit, Round
 from calibration.fit.growth import Scores, pair_directions, score_rows
@@ -304,8 +304,10 @@ class FaultDiagnosis:
             # Before the missing effects were added, the drift may have stood for them.
             if (followed := diagnosis._follow_measured_drift(diagnosed)) is not diagnosed:
                 diagnosed, scores = followed, diagnosis._score_needed_rows(followed)
-        fit = diagnosis._fitting(diagnosed.likelihood, diagnosed.dead).stated(diagnosed.fit)
-        errors = stated_errors(diagnosis.model.space, fit, scores)
+        fitting = diagnosis._fitting(diagnosed.likelihood, diagnosed.dead)
+        fit = fitting.stated(diagnosed.fit)
+        by_signs = equivalent_solutions(fitting, diagnosis.model, diagnosed.likelihood, diagnosis.prior, fit)
+        errors = stated_errors(diagnosis.model.space, fit, scores, by_signs)
         return replace(diagnosed, fit=errors.fit, widened=errors.widened, doubts=errors.doubts)
 
     def _outliers(self, diagnosed: DiagnosedFit) -> tuple[int, ...]:

@@ -31,6 +31,7 @@ _MAX_NAMED = 4
 _PRIOR_FREEDOM = 4.0
 # Largest plausible single value, as a multiple of the largest width.
 _FAR_OFF = 5.0
+_NONE: Real = np.zeros((1, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +63,14 @@ def _error_growth(space: ParameterSpace, fit: FitResult, row: RowScore) -> float
     return max(float(np.sqrt(np.mean(growth[members]))) for members in groups)
 
 
-def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> StatedErrors:
+def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores, by_signs: Real = _NONE) -> StatedErrors:
     """Return the fit with standard errors that include the effects missing in the model.
 
-    ``scores`` are the scores of these effects.
+    Args:
+        space: Parameters of the fit.
+        fit: The fit, with P parameters.
+        scores: Scores of the missing effects.
+        by_signs: Shape ``(P, k)``; factor of the covariance due to solutions with the same light.
     """
     plain = fit.inverse
     total = plain + sum((row.excluded_effect @ row.excluded_effect.T for row in scores.rows), np.zeros_like(plain))
@@ -87,7 +92,7 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
         factor[_members_of(space, name, numbers)] = max(heater_phase if name in HEAT_GROUPS else value, 1.0)
     # Correlated residuals widen only the error that is due to readings, and not that due to the prior.
     from_prior = plain @ fit.prior_information @ plain
-    total = from_prior + np.outer(factor, factor) * (total - from_prior)
+    total = from_prior + np.outer(factor, factor) * (total - from_prior) + by_signs @ by_signs.T
     growth = np.sqrt(np.diag(total) / np.maximum(np.diag(plain), 1e-300))
     widened = {
         name: float(np.sqrt(np.mean(growth[members] ** 2)))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from calibration.fit import coupler_signs
-from calibration.fit.coupler_signs import fit_with_best_signs
+from calibration.fit.coupler_signs import equivalent_solutions, fit_with_best_signs
 from calibration.fit.global_fit import FitResult, GlobalFit
 from calibration.measure.design import IncrementalSettings
 from calibration.model.likelihood import Likelihood
@@ -21,6 +21,7 @@ from calibration.model.physics import Physics
 from calibration.model.priors import FREE_GROUPS, Prior, default_prior
 from calibration.model.work import FitWork
 from lumion_hw.mesh.layout.topologies import build_mesh
+from lumion_hw.mesh.layout.topology import MeshTopology
 from tests.calibration.simulated_mesh import SimulatedMesh
 
 CORNER = 2
@@ -115,3 +116,53 @@ def test_signs_leave_most_work_for_missing_effects_while_a_fit_explains_little(
     unused: Any = None
     assert fit_with_best_signs(unused, model, unused, unused, fit) is fit
     assert len(tried) == trials
+
+
+def _fits_from_half_the_rim(mesh: MeshTopology) -> tuple[GlobalFit, MeshModel, Likelihood, Prior, FitResult]:
+    """Return a fit of light that enters at half of the ports and leaves at the others, from the true parameters."""
+    half = len(mesh.fibre_ports) // 2
+    physics = Physics({"arm_difference_db": 0.03})
+    model = MeshModel(mesh, mesh.fibre_ports[:half], mesh.fibre_ports[half:]).with_physics(physics)
+    drawn, rng = SimulatedMesh.draw(mesh, 33).parameters(), np.random.default_rng(4)
+    truth = replace(
+        drawn,
+        source_db=drawn.source_db[:half],
+        monitor_ma_per_mw=drawn.monitor_ma_per_mw[half:],
+        coupler_common_rad=rng.normal(0.0, 0.05, mesh.n_pucs),
+        coupler_difference_rad=rng.normal(0.0, 0.1, mesh.n_pucs),
+        extra_physics={"arm_difference_db": rng.normal(0.0, 0.02, mesh.n_pucs)},
+    )
+    walk = IncrementalSettings(np.full(2 * mesh.n_pucs, 2.3), model.space.sources, model.space.monitors)
+    plan = walk.random(300, rng)
+    light_ma = model.predict(truth, plan)
+    noise = NoiseModel(5e-4, 1e-9)
+    reading_ma = light_ma + noise.sigma_ma(light_ma) * rng.standard_normal(light_ma.shape)
+    likelihood = Likelihood(replace(plan, reading_ma=reading_ma), noise)
+    prior = default_prior(model.space, truth).with_physics(model.space)
+    fitting = GlobalFit(model, likelihood, prior, (*FREE_GROUPS, "arm_difference_db"))
+    return fitting, model, likelihood, prior, fitting.run(truth, near=True)
+
+
+def test_errors_cover_another_coupler_angle_that_gives_the_same_light() -> None:
+    """Light that passes a PUC at the rim in one direction hides which coupler comes first and which arm loses more."""
+    inputs = _fits_from_half_the_rim(build_mesh("square", (2, 2)))
+    fitting, model, _, prior, fit = inputs
+    factor = equivalent_solutions(*inputs)
+    puc = 9
+    other = fit.parameters.coupler_difference_rad.copy()
+    arms_db = fit.parameters.extra_physics["arm_difference_db"].copy()
+    other[puc] *= -1.0
+    arms_db[puc] *= -1.0
+    start = replace(fit.parameters, coupler_difference_rad=other, extra_physics={"arm_difference_db": arms_db})
+    second = fitting.run(start)
+    assert second.parameters.coupler_difference_rad[puc] == pytest.approx(other[puc], abs=1e-4)
+    assert second.cost(prior) == pytest.approx(fit.cost(prior), abs=1.0)
+    apart_rad = second.parameters.coupler_common_rad[puc] - fit.parameters.coupler_common_rad[puc]
+    place = np.flatnonzero(fit.free).tolist().index(model.space.group("coupler_common_rad").start + puc)
+    assert abs(apart_rad) > 50.0 * np.sqrt(fit.inverse[place, place])
+    stated_rad = np.sqrt(fit.inverse[place, place] + (factor[place] ** 2).sum())
+    assert stated_rad == pytest.approx(abs(apart_rad) * np.sqrt(0.5), rel=0.05)
+
+
+def test_light_from_all_sides_shows_every_coupler_angle() -> None:
+    assert equivalent_solutions(*_fits_from_half_the_rim(build_mesh("rectangular", (4,)))).shape[1] == 0
