@@ -39,7 +39,7 @@ GROUPS = {
     "coupler_common_rad": "coupler common",
     "coupler_difference_rad": "coupler difference",
     "loss_db": "loss",
-    "law": "laws at each quarter turn",
+    "law": "laws at each eighth of a turn",
 }
 """Parameter groups, with the titles of the columns for error divided by stated error."""
 
