@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.chip.cell import ChipCells
-from lumion_hw.emulator.chip.chip import Chip, ChipSlopes
+from lumion_hw.emulator.chip.chip import ChipSlopes
 from lumion_hw.emulator.chip.photodiodes import PhotodiodeArray
 from lumion_hw.emulator.optics.bench_time import BenchTime
 from lumion_hw.emulator.optics.coherent_paths import NO_PATH, CoherentLaunch, CoherentReception, PathPair, path_pair
 from lumion_hw.emulator.optics.disturbances import Disturbances
-from lumion_hw.emulator.optics.heat import Heat
+from lumion_hw.emulator.optics.heated_chip import HeatedChip
 from lumion_hw.emulator.optics.inline_devices import AMPLIFIED_BAND_HZ, OSNR_BAND_HZ, Beam, InlineDevices
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.optics.loops import Loops
@@ -42,7 +42,6 @@ from lumion_hw.quantities import (
 
 _LARGEST_DRIFT_RAD2 = 0.25
 _MAX_DRIFT_STEPS = 16  # enough to randomize the polarization completely, however long the pause
-_MAX_FIELD_VECTORS = 256  # bounds the memory: a sweeping laser adds a vector at every frequency
 COHERENT_WIDTH_HZ = 60e9
 """Spectral width in Hz of a coherent module: about 60 GBd (400ZR: 59.84 GBd, OIF-400ZR-01.0)."""
 _TRIBUTARY = {"x": np.array([1.0 + 0j, 0.0]), "y": np.array([0.0, 1.0 + 0j])}
@@ -112,7 +111,9 @@ class OpticalWorld:
         self._slow_drift = slow_drift
         self._nominal_nm = nominal_nm
         reference_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
-        self._chip = Chip(mesh, mesh_truth.variations, _chip_slopes(nominal_nm, physics))
+        self.disturbances = Disturbances()
+        loops = Loops(wiring.loops)
+        self.chip = HeatedChip(mesh, mesh_truth, physics, nominal_nm, loops, self.disturbances, clock.now())
         self._photodiodes = PhotodiodeArray(physics.effects, offsets_rng or np.random.default_rng(0), clock.now())
         self._inputs_by_source = _inputs_by_source(wiring)
         self._tapped_fibres = _tapped_fibres(wiring)
@@ -121,19 +122,12 @@ class OpticalWorld:
         # Light of a source beyond its first line: only modules with wavelength multiplexing have any.
         self._further_lines: dict[str, tuple[_Line, ...]] = {}
         self.inline_devices = InlineDevices()
-        self._loops = Loops(wiring.loops)
         self._fibre_sources = {fibre.source: _FibreSource(0.0, reference_hz) for fibre in wiring.fibres}
         self._input_by_controller = {path.polarization: i for i, path in enumerate(wiring.inputs) if path.polarization}
         self._launched_w = np.zeros(len(wiring.inputs))
         self._controller_jones: list[Jones] = [np.eye(2, dtype=np.complex128) for _ in chains]
-        self._driven_ma = np.zeros(2 * mesh.n_pucs)
-        slow = physics.effects.slow_heat_share, physics.slow_heat_tau_s
-        self._heat = Heat(2 * mesh.n_pucs, mesh_truth.thermal_tau_s, clock.now(), *slow)
         self._fibres_drifted_s = clock.now()
         self.time = BenchTime(clock.now)
-        self.disturbances = Disturbances()
-        self.swapped_heaters: list[tuple[int, int]] = []
-        self.shared_channels: list[tuple[int, int]] = []
         self._coherent: dict[str, CoherentLaunch] = {}
         self.before_reading: list[Callable[[], None]] = []
         self.swept_lasers: dict[str, Callable[[float], Light]] = {}  # light of sweeping lasers at an earlier instant
@@ -142,13 +136,9 @@ class OpticalWorld:
         self._updating = False
         self._updated_exchange: int | None = None  # the last exchange in which all devices were brought up to date
         self._reading_s: float | None = None
-        # Caches, and the state of the bench for which they hold.
-        self._truth_state = mesh_truth.state()
-        self._chip_state: tuple[object, ...] = ()
-        self._inputs_state: tuple[object, ...] = ()
-        self._fields: dict[tuple[int, bool, float], NDArray[np.complex128]] = {}  # by input, TM, frequency
-        # Power at all ports per launched power, by input and frequency.
+        # Power at all ports per launched power, by input and frequency, and the state of the bench for which it holds.
         self._output_per_input: dict[tuple[int, float], NDArray[np.float64]] = {}
+        self._path_state: tuple[object, ...] = ()
 
     # Calls from devices that change the light -----------------------------------------------------------------------
 
@@ -217,21 +207,11 @@ class OpticalWorld:
 
     def drive_heaters(self, currents_ma: NDArray[np.float64], at_s: float) -> None:
         """Apply the heater currents from ``at_s`` on, at index 2·PUC + arm."""
-        self._driven_ma = currents_ma.copy()
-        # Two swapped wires (a fault): each channel drives the heater of the other.
-        for first, second in self.swapped_heaters:
-            self._driven_ma[[first, second]] = self._driven_ma[[second, first]]
-        # One channel feeds two heaters in parallel (a fault): its current splits by their conductances.
-        for heater, other in self.shared_channels:
-            total_ma, ohm = self._driven_ma[heater], self.truth.heater_ohm
-            self._driven_ma[heater] = total_ma * ohm[other] / (ohm[heater] + ohm[other])
-            self._driven_ma[other] = total_ma - self._driven_ma[heater]
-        self._heat.aim(self.truth.heater_power_mw(self._driven_ma), at_s)
+        self.chip.drive(currents_ma, at_s)
 
     def disturb(self) -> None:
         """Make the heat respond to a change of the chip from now on."""
-        self._heat.aim(self.truth.heater_power_mw(self._driven_ma), self._now())
-        self._truth_state = self.truth.state()
+        self.chip.disturb(self._now())
 
     def turn_fibre(self, transponder: str, angle_rad: float = np.pi) -> None:
         """Rotate an input's polarization by an angle on the Poincaré sphere, as a moved fibre does."""
@@ -261,7 +241,7 @@ class OpticalWorld:
         if self.disturbances.power_db or any(inline):
             return None
         lines = tuple(self._further_lines.items())
-        return self._chip_state, self._inputs_state, self._launched_w.tobytes(), lines
+        return self._path_state, self._launched_w.tobytes(), lines
 
     # Readings of devices ---------------------------------------------------------------------------------------------
 
@@ -649,76 +629,42 @@ class OpticalWorld:
         return 0.0 if self.inline_devices.has_amplifier(path.through) else path.gain_db
 
     def _follow_state(self) -> None:
-        truth_state = self.truth.state()
-        if truth_state != self._truth_state:  # a change without ``disturb``
-            self._truth_state = truth_state
-            self._heat.aim(self.truth.heater_power_mw(self._driven_ma), self._heat.followed_s)
-        now_s = self._now()
-        self._heat.follow(now_s)
-        chip_state = truth_state, self._heat.present_mw.tobytes(), self.disturbances.common_phase_rad(now_s)
-        inputs_state = (
+        self.chip.follow(self._now())
+        path_state = (
+            self.chip.state,
             (*self._coherent, *(chain.state() for chain in self.chains)),
             tuple(jones.tobytes() for jones in self._controller_jones),
             self._moved.pluggings,
         )
-        if chip_state != self._chip_state:
-            self._fields.clear()
-        if chip_state != self._chip_state or inputs_state != self._inputs_state:
+        if path_state != self._path_state:
             self._output_per_input.clear()
-        self._chip_state, self._inputs_state = chip_state, inputs_state
+        self._path_state = path_state
 
     def _output_fields(self, index: int, frequency_hz: float, *, tm: bool = False) -> NDArray[np.complex128]:
         """Return the fields at all ports for light of unit power from one input."""
-        if len(self._fields) >= _MAX_FIELD_VECTORS:
-            self._fields.clear()
-        if (index, tm, frequency_hz) not in self._fields:
-            self._solve(index, frequency_hz)
-        return self._fields[index, tm, frequency_hz]
+        line = self.wiring.inputs[index].port, frequency_hz
+        is_first = frequency_hz == self.chains[index].frequency_hz
+        return self.chip.fields(*line, tm=tm, soon_needed=self._bright_lines if is_first else list)
 
-    def _solve(self, index: int, frequency_hz: float) -> None:
-        to_solve = [(index, frequency_hz)]
-        if frequency_hz == self.chains[index].frequency_hz:
-            bright = [(i, self.chains[i].frequency_hz) for i in np.flatnonzero(self._launched_w > 0.0).tolist()]
-            bright += [
-                (i, line.frequency_hz)
-                for source, _, line in self._numbered_further_lines
-                for i in self._inputs_by_source.get(source, ())
-            ]
-            to_solve += [
-                (i, hertz) for i, hertz in bright if (i, hertz) != to_solve[0] and (i, False, hertz) not in self._fields
-            ]
-        ports = np.array([self.wiring.inputs[i].port for i, _ in to_solve])
-        cells = self._cells(np.array([hertz for _, hertz in to_solve]))
-        solutions: tuple[NDArray[np.complex128], ...]
-        if self._physics.effects.tm_path > 0.0:
-            solutions = self._chip.output_fields_with_tm(cells, ports)
-        else:
-            solutions = (self._chip.output_fields(cells, ports),)
-        if self._loops.ports:
-            solutions = (self._with_loops(solutions[0], [hertz for _, hertz in to_solve]), *solutions[1:])
-        for tm, vectors in enumerate(solutions):
-            for (i, hertz), vector in zip(to_solve, vectors, strict=True):
-                self._fields[i, bool(tm), hertz] = vector
-
-    def _with_loops(self, fields: NDArray[np.complex128], hertz: Sequence[float]) -> NDArray[np.complex128]:
-        """Return the fields with the light that fibre loops feed back; each row has a frequency in ``hertz``."""
-        ports = np.array(self._loops.ports)
-        by_hertz = {f: self._chip.output_fields(self._cells(np.full(len(ports), f)), ports) for f in set(hertz)}
-        rows = [
-            self._loops.with_feedback(row, by_hertz[f], f, self.truth.access_loss_db)
-            for row, f in zip(fields, hertz, strict=True)
+    def _bright_lines(self) -> list[tuple[int, float]]:
+        """Return the port and frequency of all light that enters the mesh."""
+        lines = [(i, self.chains[i].frequency_hz) for i in np.flatnonzero(self._launched_w > 0.0).tolist()]
+        lines += [
+            (i, line.frequency_hz)
+            for source, _, line in self._numbered_further_lines
+            for i in self._inputs_by_source.get(source, ())
         ]
-        return np.array(rows)
+        return [(self.wiring.inputs[i].port, hertz) for i, hertz in lines]
 
     @property
     def slopes(self) -> ChipSlopes:
         """Frequency dependence of the chip."""
-        return self._chip.slopes
+        return self.chip.slopes
 
     def true_fields(self, port: int, frequency_hz: float) -> NDArray[np.complex128]:
         """Return the TE fields at all ports for unit power into one port, at the present heat."""
-        fields: NDArray[np.complex128] = self._chip.output_fields(self.cells(frequency_hz), np.array([port]))[0]
-        return fields
+        self.chip.follow(self._now())
+        return self.chip.fields_without_loops(port, frequency_hz)
 
     def cells(self, frequency_hz: float | None = None) -> ChipCells:
         """Return the parameters of the chip's PUCs and joints (waveguides between PUCs) at the present heat.
@@ -726,12 +672,8 @@ class OpticalWorld:
         Args:
             frequency_hz: Frequency of the light; by default the reference frequency.
         """
-        self._follow_state()
-        return self._cells(frequency_hz)
-
-    def _cells(self, frequency_hz: float | NDArray[np.float64] | None) -> ChipCells:
-        common = self.truth.common_phase_rad + self.disturbances.common_phase_rad(self._now())
-        return self._chip.cells(self.truth.chip_parameters, self._heat.present_mw, common, frequency_hz)
+        self.chip.follow(self._now())
+        return self.chip.cells(frequency_hz)
 
     def _now(self) -> float:
         """Return the time of the light. It stands still during an exchange, so that the mesh is solved once."""
@@ -774,17 +716,6 @@ class OpticalWorld:
                 step = np.sqrt(0.5 * rate * elapsed / steps) * self._rng.standard_normal((2, 3))
                 chain.fibre_in = retarder(step[0]) @ chain.fibre_in
                 chain.fibre_out = retarder(step[1]) @ chain.fibre_out
-
-
-def _chip_slopes(nominal_nm: float, physics: PhysicsParameters) -> ChipSlopes:
-    """Return the slopes over frequency of the couplers' splitting and of the phase difference between two arms."""
-    reference_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
-    return ChipSlopes(
-        reference_hz,
-        -nominal_nm / reference_hz,  # dλ/df in nm per Hz
-        physics.eta_slope_per_nm,
-        physics.differential_slope_per_nm,
-    )
 
 
 def _inputs_by_source(wiring: Wiring) -> dict[str, list[int]]:
