@@ -101,12 +101,13 @@ def read(paths: Sequence[Path]) -> list[dict[str, Any]]:
 
 def print_table(results: Sequence[Mapping[str, Any]]) -> None:
     """Print one row per effect: medians over seeds, and errors divided by stated errors over all certified seeds."""
+    groups = [group for group in GROUPS if any(group in result["normalised"] for result in results)]
     head = (
         "chip",
         "certified",
         "passive mrad",
         "bound",
-        *GROUPS.values(),
+        *(GROUPS[group] for group in groups),
         "held-out dB",
         "extinction short dB",
         "CPU s",
@@ -120,7 +121,7 @@ def print_table(results: Sequence[Mapping[str, Any]]) -> None:
         cells += [
             _median(of_row, figure, form) for figure, form in (("passive_mrad", ".2f"), ("passive_bound_mrad", ".2f"))
         ]
-        cells += [_pooled(certified or of_row, group) for group in GROUPS]
+        cells += [_pooled(certified or of_row, group) for group in groups]
         figures = (("held_out_db", ".3f"), ("extinction_short_db", ".2f"), ("cpu_s", ".0f"), ("hardware_s", ".0f"))
         cells += [_median(of_row, figure, form) for figure, form in figures]
         print("| " + " | ".join(cells) + " |")

@@ -174,12 +174,12 @@ class Refusal:
 
     @property
     def value_u32(self) -> int:
-        """``value`` as a u32."""
+        """``value`` with its 32 bits read as an unsigned number."""
         return self.value & 0xFFFFFFFF
 
     @property
     def limit_u32(self) -> int:
-        """``limit`` as a u32."""
+        """``limit`` with its 32 bits read as an unsigned number."""
         return self.limit & 0xFFFFFFFF
 
     def encode(self) -> bytes:

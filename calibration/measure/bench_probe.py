@@ -80,7 +80,7 @@ class BenchProbe:
 
     @property
     def mesh(self) -> MeshTopology:
-        """The mesh."""
+        """Layout of the mesh under calibration."""
         return self._bench.mesh.topology
 
     @property

@@ -272,7 +272,7 @@ class Logbook:
 
     @property
     def mesh(self) -> MeshTopology:
-        """The mesh."""
+        """Layout of the mesh under calibration."""
         return self.probe.mesh
 
     @property

@@ -24,7 +24,7 @@ class Probe(Protocol):
 
     @property
     def mesh(self) -> MeshTopology:
-        """The mesh."""
+        """Layout of the mesh under calibration."""
 
     @property
     def sources(self) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Limits linear algebra to one thread during a calibration.
 
-With its small matrices, BLAS threads mostly wait for each other (docs/performance.md#blas-threads).
+With its small matrices, BLAS threads mostly wait for each other (docs/performance.md#run-time-of-a-calibration).
 """
 
 from __future__ import annotations

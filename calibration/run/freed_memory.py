@@ -1,7 +1,7 @@
 """Reuse of freed memory during a calibration.
 
 Without it, glibc returns large arrays to the system, which costs an eighth of the CPU time
-(docs/performance.md#freed-memory).
+(docs/performance.md#run-time-of-a-calibration).
 """
 
 from __future__ import annotations

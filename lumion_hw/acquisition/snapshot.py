@@ -111,7 +111,7 @@ def take_snapshot(bench: Bench, patterns: Sequence[str] = ("*",)) -> Snapshot:
 
 
 def snapshot_yaml(snapshot: Snapshot) -> str:
-    """Return a snapshot as YAML."""
+    """Return a snapshot as YAML, with each array on one line."""
     import yaml
 
     class Dumper(yaml.SafeDumper): ...

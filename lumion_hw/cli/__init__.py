@@ -49,7 +49,7 @@ def run(command: click.Command | str, name: str, args: Sequence[str] | None = No
         name: Name of the program in messages.
         args: Arguments without the program name; by default ``sys.argv``.
     """
-    # The matrices are small: several BLAS threads only slow each other down (docs/performance.md#blas-threads).
+    # The matrices are small: several BLAS threads slow each other down (docs/performance.md#run-time-of-a-calibration).
     # Must be set before numpy is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = list(sys.argv[1:] if args is None else args)

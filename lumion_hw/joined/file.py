@@ -91,7 +91,7 @@ class FibreEntry(StrictModel):
     length_m: Number = Field(2.0, gt=0.0, le=1e5, description="Length of the fibre.")
 
     def fibre(self) -> MeshFibre:
-        """Return the fibre."""
+        """Return the fibre, with each end split into bench and port."""
         return MeshFibre(FibreEndName.parse(self.start), FibreEndName.parse(self.end), self.loss_db, self.length_m)
 
 

@@ -22,7 +22,7 @@ MAX_TIERS = 4
 
 
 class SwitchModel(StrictModel):
-    """A switch."""
+    """A switch of one of the compared networks."""
 
     ports: WholeNumber = Field(ge=2, le=65_536, description="Duplex ports.")
     switch_w: StatedNumber = Field(description="Power of a switch without transceivers, in watts.")

@@ -37,7 +37,7 @@ def ring_all_reduce(ranks: int) -> Schedule:
 
 
 def ring_reduce_scatter(ranks: int) -> Schedule:
-    """Return the ring reduce-scatter."""
+    """Return the ring reduce-scatter: n - 1 rounds, then each rank has the sum of one chunk."""
     check_ranks(ranks, "ring")
     return _on_ring("ring-reduce-scatter", "reduce-scatter", ranks, ranks, _ring_steps(ranks, "scatter"))
 

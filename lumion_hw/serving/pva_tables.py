@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from lumion_hw.fabric import FabricAlarm, FabricStatus, RecoveryStatus
 from lumion_hw.fabric.status import UnitCondition
@@ -13,6 +14,7 @@ from lumion_hw.joined import JoinedStatus
 from lumion_hw.serving.state import AlarmSeverity, ServedState, alarm_severity
 
 _N, _M = AlarmSeverity.NONE, AlarmSeverity.MAJOR
+_Part = TypeVar("_Part", bound=FabricStatus | JoinedStatus)
 _ScalarValue = tuple[Any, AlarmSeverity, str]
 
 
@@ -168,32 +170,22 @@ def _heat(state: ServedState) -> _ScalarValue:
     return [] if state.mesh is None else list(state.mesh.heat_mw), _N, ""
 
 
-def _fabric(
-    value: Callable[[FabricStatus], Any], otherwise: Any, *conditions: str
+def _scalar_of(
+    part: Callable[[ServedState], _Part | None], value: Callable[[_Part], Any], otherwise: Any, *conditions: str
 ) -> Callable[[ServedState], _ScalarValue]:
-    """Return the function of a scalar of the fabric; its alarm is the first one with one of these conditions."""
+    """Return the function of a scalar of one part; its alarm is the first one with one of these conditions."""
 
     def scalar(state: ServedState) -> _ScalarValue:
-        fabric = state.fabric
-        if fabric is None:
+        present = part(state)
+        if present is None:
             return otherwise, _N, ""
-        return value(fabric), *_alarm_of(fabric.alarms, conditions)
+        return value(present), *_alarm_of(present.alarms, conditions)
 
     return scalar
 
 
-def _joined(
-    value: Callable[[JoinedStatus], Any], otherwise: Any, *conditions: str
-) -> Callable[[ServedState], _ScalarValue]:
-    """Return the function of a scalar of joined meshes; its alarm is the first one with one of these conditions."""
-
-    def scalar(state: ServedState) -> _ScalarValue:
-        joined = state.joined
-        if joined is None:
-            return otherwise, _N, ""
-        return value(joined), *_alarm_of(joined.alarms, conditions)
-
-    return scalar
+_fabric = partial(_scalar_of, lambda state: state.fabric)
+_joined = partial(_scalar_of, lambda state: state.joined)
 
 
 def _alarm_of(alarms: Sequence[FabricAlarm], conditions: tuple[str, ...]) -> tuple[AlarmSeverity, str]:

@@ -354,7 +354,7 @@ def lossy_couplers(sigma_rad: float = 0.015) -> Plant:
     """
 
     def plant(bench: EmulatedBench) -> None:
-        chip, rng = bench.world._chip, bench.rng("sealed quadrature")
+        chip, rng = bench.world.chip._chip, bench.rng("sealed quadrature")
         cells = chip.cells
         excess = sigma_rad * np.clip(rng.standard_normal((2, bench.world.mesh.n_pucs)), -2.0, 2.0)
 
@@ -375,7 +375,7 @@ def crossed_access(leak_db: float = -40.0) -> Plant:
     """
 
     def plant(bench: EmulatedBench) -> None:
-        chip, n_ports = bench.world._chip, bench.world.mesh.n_ports
+        chip, n_ports = bench.world.chip._chip, bench.world.mesh.n_ports
         turn = np.exp(1j * bench.rng("sealed crossings").uniform(0.0, 2.0 * np.pi, n_ports - 1))
         amplitude = 10.0 ** (leak_db / 20.0)
         mix = np.eye(n_ports) + amplitude * (np.diag(turn, 1) - np.diag(turn.conj(), -1))

@@ -41,7 +41,6 @@ class ScanScene:
         at: Number of points after which it is interrupted.
         sweep: What the resumed scan asks for.
         must_refuse: Whether the resumed scan has to be refused.
-        during: What happens at that point, before the interruption.
     """
 
     rng: Generator
@@ -51,7 +50,6 @@ class ScanScene:
     findings: Findings
     sweep: dict[str, list[float]] = field(default_factory=dict)
     must_refuse: bool = False
-    during: Callable[[], Any] = lambda: None
     before: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
     after: Callable[[], Any] = lambda: None
 
@@ -101,7 +99,6 @@ def interrupt(scene: ScanScene) -> None:
 
     def progress(told: Any) -> None:
         if told.done >= scene.at:
-            scene.during()
             raise Interrupted
 
     try:
@@ -196,18 +193,6 @@ def full_disk(scene: ScanScene) -> None:
     """The disk is full after some rows."""
     # The header of a journal has some 10 kB.
     scene.before = lambda: room(int(scene.rng.integers(100, 20_000)))
-
-
-def meter_lost(scene: ScanScene) -> None:
-    """The power meter loses power for a while."""
-    faults = scene.bench.emulated.faults
-    scene.during = lambda: faults.inject("meter0", "no_power")
-
-    def repair() -> None:
-        faults.end("meter0", "no_power")
-        scene.bench.clock.sleep(5.0)
-
-    scene.after = repair
 
 
 FAULTS = tuple(

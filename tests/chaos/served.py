@@ -51,6 +51,8 @@ with Bench.attach(sys.argv[1]) as bench:
 """A script that holds the lease, or asks for it for some seconds."""
 LEASE_S = 20.0
 """Longer than any lease without its holder."""
+WATCHED_S = 1.0
+"""Time in which a server that was frozen may blame somebody."""
 
 
 @dataclass
@@ -106,10 +108,12 @@ class ServedScene:
         return {}
 
     def await_settled(self) -> dict[str, Any]:
-        """Wait until the job is connected by proven light, or refused; return the status."""
+        """Wait until the job is connected by proven light, or refused; return the status, empty without a server."""
         end_s = time.monotonic() + PATIENCE_S
         status: dict[str, Any] = {}
         while time.monotonic() < end_s:
+            if self.process is None or self.process.poll() is not None:
+                return {}
             status = self.status()
             jobs = status.get("jobs", [])
             if jobs and all(job["condition"] == "refused" for job in jobs):
@@ -220,14 +224,13 @@ def server_stopped(scene: ServedScene) -> None:
     scene.process.send_signal(signal.SIGSTOP)
     scene.wait(5.0)
     scene.process.send_signal(signal.SIGCONT)
-    time.sleep(1.0)
+    time.sleep(WATCHED_S)
 
 
 def server_dies(scene: ServedScene) -> None:
     """A server of the job loses its power."""
     scene.wait(1.0)
     scene.dies()
-    time.sleep(1.0)
 
 
 def disk_full(scene: ServedScene) -> None:
@@ -240,8 +243,7 @@ def disk_full(scene: ServedScene) -> None:
     scene.wait(4.0)
     if scene.process.poll() is None:
         resource.prlimit(scene.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        time.sleep(2.0)
-    if scene.process.poll() is not None or not scene.status():
+    if not scene.await_settled():
         scene.start()
 
 

@@ -49,7 +49,7 @@ class LastingBench:
 
     def driven_ma(self) -> NDArray[np.float64]:
         """The present heater currents."""
-        driven: NDArray[np.float64] = self.emulated.world._driven_ma
+        driven: NDArray[np.float64] = self.emulated.world.chip.driven_ma
         return driven.copy()
 
     def killed_at(self, milestone: str, act: Callable[[CircuitService, Callable[[str], None]], object]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from lumion_hw.fabric import FabricManager, FabricStatus
 from lumion_hw.fabric.hooks import CommandHooks, HookCalls, NoHooks
 from lumion_hw.fabric.requests import FabricRequest
 from tests.fabric.managed_fabric import managed
+from tests.waiting import until
 
 SHELL_HOOK = Path(__file__).parents[2] / "examples" / "job_hook.sh"
 A_TO_C = ["sfp-a:sfp-c", "sfp-c:sfp-a"]
@@ -39,15 +39,14 @@ def proven(manager: FabricManager) -> list[str]:
 
 
 def wait_until_ended(pid: int) -> None:
-    for _ in range(1000):
+    def has_ended() -> bool:
         try:
             state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0]
         except OSError:
-            return
-        if state == "Z":
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"process {pid} still runs")
+            return True
+        return state == "Z"
+
+    until(has_ended)
 
 
 def test_the_environment_repeats_the_arguments_and_names_the_spare(bench: Bench, tmp_path: Path) -> None:
@@ -136,14 +135,10 @@ def test_a_further_failure_and_the_end_of_the_manager_kill_a_program_that_still_
     hook = script(tmp_path / "hook", f'echo $$ > {pid_file}.$1\n[ "$1" = rebuild ] && exec sleep 1000\nexit 0')
     hooks = CommandHooks([str(hook)], 30.0)
     calls = HookCalls(hooks, in_background=True)
-    pids = []
+    pids, written = [], Path(f"{pid_file}.rebuild")
     for members in (["a", "c"], ["a", "d"]):
         calls.resume("train", members)
-        written = Path(f"{pid_file}.rebuild")
-        for _ in range(1000):
-            if written.exists() and written.read_text(encoding="ascii").strip():
-                break
-            time.sleep(0.01)
+        until(lambda: written.exists() and written.read_text(encoding="ascii").strip())
         pids.append(int(written.read_text(encoding="ascii")))
         written.unlink()
         if members[-1] == "c":

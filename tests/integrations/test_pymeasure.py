@@ -30,7 +30,7 @@ def test_a_worker_sweeps_a_heater_and_writes_the_powers(example: ModuleType) -> 
     assert procedure.status == procedure.FINISHED
     assert results.data["Current (mA)"].tolist() == pytest.approx([0.0, 0.5, 1.0, 1.5])
     assert np.ptp(results.data["Power (W)"]) > 1e-9
-    assert not procedure.bench.emulated.world._driven_ma.any(), "the heaters stay on after the end"
+    assert not procedure.bench.emulated.world.chip.driven_ma.any(), "the heaters stay on after the end"
 
 
 def test_a_current_beyond_its_limit_ends_the_procedure_before_the_sweep(

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,6 +23,7 @@ from lumion_hw.fabric.hooks import CommandHooks
 from lumion_hw.integrations import torchrun
 from lumion_hw.integrations.torchrun import Coordinator, call_hook, main, run_member
 from tests.fabric.managed_fabric import SMALL, managed
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -211,13 +211,16 @@ class Job:
             stack.callback(_end, self.agents[server])
 
     def wait_for(self, event: str, generation: int | None = None) -> dict[str, Any]:
-        for _ in range(6000):
-            for line in self._log.read_text(encoding="utf-8").splitlines():
-                found: dict[str, Any] = json.loads(line)
-                if found["event"] == event and generation in (None, found.get("generation")):
-                    return found
-            time.sleep(0.02)
-        raise AssertionError(f"no event {event!r}: {self._log.read_text(encoding='utf-8')}")
+        found: list[dict[str, Any]] = []
+
+        def has_come() -> bool:
+            events = [json.loads(line) for line in self._log.read_text(encoding="utf-8").splitlines()]
+            found[:] = [each for each in events if each["event"] == event]
+            found[:] = [each for each in found if generation in (None, each.get("generation"))]
+            return bool(found)
+
+        until(has_come)
+        return found[0]
 
     def workers(self, server: str) -> list[int]:
         pid = self.agents[server].pid

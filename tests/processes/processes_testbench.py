@@ -35,6 +35,7 @@ class ServedBoard:
     def __init__(self, directory: Path, transport: str, profile: BoardProfile = STAGED) -> None:
         self.clock = SystemClock()
         self.history: list[tuple[float, float, list[float]]] = []
+        self.polled_s = 0.0
         self._changed = threading.Condition()
         self._transport = transport
         self._pty = directory / "mesh0"
@@ -47,6 +48,13 @@ class ServedBoard:
             sense_ma=lambda n_avg, at_s: np.zeros(profile.n_adc),
             profile=replace(profile),
         )
+        next_due = self.board.next_due
+
+        def polled() -> float | None:
+            self.polled_s = self.clock.now()
+            return next_due()
+
+        self.board.next_due = polled  # type: ignore[method-assign]
 
     def _drive(self, outputs_ma: NDArray[np.float64], at_s: float) -> None:
         with self._changed:
@@ -82,6 +90,11 @@ class ServedBoard:
             assert time.monotonic() < end_s, f"not within {within_s} s; outputs {self.outputs_ma[:4]}"
             with self._changed:
                 self._changed.wait(0.01)
+
+    def wait_for_polls(self, during_s: float) -> None:
+        """Wait until the server has polled the board once more after a time in which nothing may happen."""
+        end_s = self.clock.now() + during_s
+        self.wait(lambda: self.polled_s >= end_s)
 
     def off_since(self) -> float:
         """The board's instant at which all outputs went to zero, for good."""

@@ -114,7 +114,7 @@ def test_a_host_that_chose_to_hold_hands_its_heaters_to_the_next_one_unchanged(t
         changes = len(served.history)
         served.wait(lambda: served.board.state is OutputsState.GRACE)
         assert served.is_driving
-        time.sleep(3 * POLL_PERIOD_S)  # nothing may happen; the board is served three times, and has 150 ticks
+        served.wait_for_polls(3 * POLL_PERIOD_S)  # and 150 ticks of the board
         assert served.board.state is OutputsState.GRACE
     assert len(served.history) == changes
     assert sources(served) == [FaultSource.WATCHDOG]

@@ -134,7 +134,7 @@ class Lanes(ParameterType[tuple[int, ...]]):
 
 
 def lanes_option(help_text: str) -> Callable[[_Command], _Command]:
-    """Return the option ``--lanes``."""
+    """Return the option ``--lanes``; its value is a sorted tuple of lane numbers."""
     return click.option("--lanes", type=Lanes(), help=help_text)
 
 

@@ -169,7 +169,7 @@ def demo_document(bench: Bench, demo_run: DemoRun, seed: int, left_out: Sequence
 
 
 def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a Markdown table."""
+    """Return a Markdown table with a dash in place of each ``None``."""
     lines = ["| " + " | ".join(headers) + " |", "|" + "---|" * len(headers)]
     lines += ["| " + " | ".join("–" if cell is None else markdown(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines)

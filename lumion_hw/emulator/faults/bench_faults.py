@@ -295,7 +295,7 @@ class BenchFaults:
     def swap_channels(self, heater: int, other_heater: int) -> None:
         """Swap the wires of two heaters; the index of a heater is 2·PUC + arm."""
         self._checked("swap_channels", heater=heater, other_heater=other_heater)
-        self._world.swapped_heaters.append((heater, other_heater))  # in effect when the board latches the next table
+        self._world.chip.swapped_heaters.append((heater, other_heater))
 
     def share_channel(self, heater: int, other_heater: int) -> None:
         """Wire another heater in parallel to a heater; the channel of the other heater then drives nothing.
@@ -309,7 +309,7 @@ class BenchFaults:
         self._checked("share_channel", heater=heater, other_heater=other_heater)
         if heater == other_heater:
             raise ConfigError(f"share_channel: heater {heater} is given twice", hint="Give two different heaters.")
-        self._world.shared_channels.append((heater, other_heater))  # in effect when the board latches the next table
+        self._world.chip.shared_channels.append((heater, other_heater))
 
     def unbalance(self, puc: int, common_rad: float) -> None:
         """Change the splitting angle asin(√η) of both couplers of a PUC by ``common_rad``; η is the power splitting."""

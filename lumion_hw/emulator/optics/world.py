@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.chip.cell import ChipCells
-from lumion_hw.emulator.chip.chip import Chip, ChipSlopes
+from lumion_hw.emulator.chip.chip import ChipSlopes
 from lumion_hw.emulator.chip.photodiodes import PhotodiodeArray
 from lumion_hw.emulator.optics.bench_time import BenchTime
 from lumion_hw.emulator.optics.coherent_paths import NO_PATH, CoherentLaunch, CoherentReception, PathPair, path_pair
 from lumion_hw.emulator.optics.disturbances import Disturbances
-from lumion_hw.emulator.optics.heat import Heat
+from lumion_hw.emulator.optics.heated_chip import HeatedChip
 from lumion_hw.emulator.optics.inline_devices import AMPLIFIED_BAND_HZ, OSNR_BAND_HZ, Beam, InlineDevices
 from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.optics.light_sources import LightSources
 from lumion_hw.emulator.optics.loops import Loops
 from lumion_hw.emulator.optics.moved_fibres import MovedFibres
 from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
@@ -42,26 +43,9 @@ from lumion_hw.quantities import (
 
 _LARGEST_DRIFT_RAD2 = 0.25
 _MAX_DRIFT_STEPS = 16  # enough to randomize the polarization completely, however long the pause
-_MAX_FIELD_VECTORS = 256  # bounds the memory: a sweeping laser adds a vector at every frequency
 COHERENT_WIDTH_HZ = 60e9
 """Spectral width in Hz of a coherent module: about 60 GBd (400ZR: 59.84 GBd, OIF-400ZR-01.0)."""
 _TRIBUTARY = {"x": np.array([1.0 + 0j, 0.0]), "y": np.array([0.0, 1.0 + 0j])}
-
-
-@dataclass(frozen=True)
-class _Line:
-    """Light of one source at one frequency."""
-
-    power_w: float
-    frequency_hz: float
-
-
-@dataclass
-class _FibreSource:
-    """Light in a fibre that bypasses the mesh."""
-
-    power_w: float
-    frequency_hz: float
 
 
 @dataclass(frozen=True)
@@ -112,29 +96,18 @@ class OpticalWorld:
         self._slow_drift = slow_drift
         self._nominal_nm = nominal_nm
         reference_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
-        self._chip = Chip(mesh, mesh_truth.variations, _chip_slopes(nominal_nm, physics))
+        self.disturbances = Disturbances()
+        loops = Loops(wiring.loops)
+        self.chip = HeatedChip(mesh, mesh_truth, physics, nominal_nm, loops, self.disturbances, clock.now())
         self._photodiodes = PhotodiodeArray(physics.effects, offsets_rng or np.random.default_rng(0), clock.now())
-        self._inputs_by_source = _inputs_by_source(wiring)
         self._tapped_fibres = _tapped_fibres(wiring)
         self._moved = MovedFibres(wiring, physics.plugging_sigma_db, pluggings_rng or np.random.default_rng(0))
-        self._emitted_w: dict[str, float] = {}
-        # Light of a source beyond its first line: only modules with wavelength multiplexing have any.
-        self._further_lines: dict[str, tuple[_Line, ...]] = {}
+        self._sources = LightSources(wiring, chains, self._moved, reference_hz)
         self.inline_devices = InlineDevices()
-        self._loops = Loops(wiring.loops)
-        self._fibre_sources = {fibre.source: _FibreSource(0.0, reference_hz) for fibre in wiring.fibres}
         self._input_by_controller = {path.polarization: i for i, path in enumerate(wiring.inputs) if path.polarization}
-        self._launched_w = np.zeros(len(wiring.inputs))
         self._controller_jones: list[Jones] = [np.eye(2, dtype=np.complex128) for _ in chains]
-        self._driven_ma = np.zeros(2 * mesh.n_pucs)
-        slow = physics.effects.slow_heat_share, physics.slow_heat_tau_s
-        self._heat = Heat(2 * mesh.n_pucs, mesh_truth.thermal_tau_s, clock.now(), *slow)
         self._fibres_drifted_s = clock.now()
         self.time = BenchTime(clock.now)
-        self.disturbances = Disturbances()
-        self.swapped_heaters: list[tuple[int, int]] = []
-        self.shared_channels: list[tuple[int, int]] = []
-        self._coherent: dict[str, CoherentLaunch] = {}
         self.before_reading: list[Callable[[], None]] = []
         self.swept_lasers: dict[str, Callable[[float], Light]] = {}  # light of sweeping lasers at an earlier instant
         self.before_changing: list[Callable[[], None]] = []
@@ -142,28 +115,16 @@ class OpticalWorld:
         self._updating = False
         self._updated_exchange: int | None = None  # the last exchange in which all devices were brought up to date
         self._reading_s: float | None = None
-        # Caches, and the state of the bench for which they hold.
-        self._truth_state = mesh_truth.state()
-        self._chip_state: tuple[object, ...] = ()
-        self._inputs_state: tuple[object, ...] = ()
-        self._fields: dict[tuple[int, bool, float], NDArray[np.complex128]] = {}  # by input, TM, frequency
-        # Power at all ports per launched power, by input and frequency.
+        # Power at all ports per launched power, by input and frequency, and the state of the bench for which it holds.
         self._output_per_input: dict[tuple[int, float], NDArray[np.float64]] = {}
+        self._path_state: tuple[object, ...] = ()
 
     # Calls from devices that change the light -----------------------------------------------------------------------
 
     def set_transmitter(self, source: str, power_w: float) -> None:
         """Set the power that a module or laser launches."""
         self.about_to_change()
-        self._further_lines.pop(source, None)
-        self._launch(source, power_w)
-
-    def _launch(self, source: str, power_w: float) -> None:
-        self._emitted_w[source] = power_w
-        for index in self._inputs_by_source.get(source, ()):
-            self._launched_w[index] = power_w if self._moved.is_plugged(self.wiring.inputs[index]) else 0.0
-        if source in self._fibre_sources:
-            self._fibre_sources[source].power_w = power_w
+        self._sources.set_power(source, power_w)
 
     def plug(self, device: str, port: int) -> None:
         """Plug the hand-moved fibre of a laser or meter into a port, with a new coupling.
@@ -173,41 +134,22 @@ class OpticalWorld:
         """
         self.about_to_change()
         self._moved.plug(device, port)
-        if device in self._emitted_w:
-            self._launch(device, self._emitted_w[device])
+        self._sources.follow_plug(device)
 
     def set_source(self, laser: str, power_w: float, wavelength_nm: float) -> None:
         """Set the power and wavelength that a tunable laser launches."""
         self.about_to_change()
-        self._further_lines.pop(laser, None)
-        self._emit(laser, Light(power_w, wavelength_nm))
+        self._sources.set_lines(laser, [Light(power_w, wavelength_nm)])
 
     def set_lines(self, source: str, lines: Sequence[Light]) -> None:
         """Set the light of a module that launches several wavelengths into one fibre; at least one, dark or not."""
         self.about_to_change()
-        first, *further = [line for line in lines if line.power_w > 0.0] or lines[:1]
-        self._further_lines.pop(source, None)
-        if further and (source in self._inputs_by_source or source in self._fibre_sources):
-            self._further_lines[source] = tuple(
-                _Line(line.power_w, frequency_hz_from_wavelength_m(line.wavelength_nm * 1e-9)) for line in further
-            )
-        self._emit(source, first)
-
-    def _emit(self, laser: str, light: Light) -> None:
-        self._launch(laser, light.power_w)
-        self._tune(laser, frequency_hz_from_wavelength_m(light.wavelength_nm * 1e-9))
-
-    def _tune(self, source: str, frequency_hz: float) -> None:
-        for index in self._inputs_by_source.get(source, ()):
-            self.chains[index].frequency_hz = frequency_hz
-        if source in self._fibre_sources:
-            self._fibre_sources[source].frequency_hz = frequency_hz
+        self._sources.set_lines(source, lines)
 
     def set_coherent(self, transponder: str, launch: CoherentLaunch) -> None:
         """Set the dual-polarization light that a module launches."""
-        self._coherent[transponder] = launch
-        self.set_transmitter(transponder, launch.power_w)
-        self._tune(transponder, launch.frequency_hz)
+        self.about_to_change()
+        self._sources.set_coherent(transponder, launch)
 
     def set_polarization(self, controller: str, jones: Jones) -> None:
         """Set the Jones matrix of a polarization controller."""
@@ -217,26 +159,16 @@ class OpticalWorld:
 
     def drive_heaters(self, currents_ma: NDArray[np.float64], at_s: float) -> None:
         """Apply the heater currents from ``at_s`` on, at index 2·PUC + arm."""
-        self._driven_ma = currents_ma.copy()
-        # Two swapped wires (a fault): each channel drives the heater of the other.
-        for first, second in self.swapped_heaters:
-            self._driven_ma[[first, second]] = self._driven_ma[[second, first]]
-        # One channel feeds two heaters in parallel (a fault): its current splits by their conductances.
-        for heater, other in self.shared_channels:
-            total_ma, ohm = self._driven_ma[heater], self.truth.heater_ohm
-            self._driven_ma[heater] = total_ma * ohm[other] / (ohm[heater] + ohm[other])
-            self._driven_ma[other] = total_ma - self._driven_ma[heater]
-        self._heat.aim(self.truth.heater_power_mw(self._driven_ma), at_s)
+        self.chip.drive(currents_ma, at_s)
 
     def disturb(self) -> None:
         """Make the heat respond to a change of the chip from now on."""
-        self._heat.aim(self.truth.heater_power_mw(self._driven_ma), self._now())
-        self._truth_state = self.truth.state()
+        self.chip.disturb(self._now())
 
     def turn_fibre(self, transponder: str, angle_rad: float = np.pi) -> None:
         """Rotate an input's polarization by an angle on the Poincaré sphere, as a moved fibre does."""
         self.about_to_change()
-        index = self._inputs_by_source[transponder][0]
+        index = self._sources.inputs_of(transponder)[0]
         chain = self.chains[index]
         state = stokes_of(self._field_at_chip(index))
         state /= np.linalg.norm(state)
@@ -260,8 +192,7 @@ class OpticalWorld:
         inline = [path.through for path in self.wiring.inputs] + [path.through for path in self.wiring.outputs]
         if self.disturbances.power_db or any(inline):
             return None
-        lines = tuple(self._further_lines.items())
-        return self._chip_state, self._inputs_state, self._launched_w.tobytes(), lines
+        return self._path_state, self._sources.state()
 
     # Readings of devices ---------------------------------------------------------------------------------------------
 
@@ -275,7 +206,7 @@ class OpticalWorld:
         for index, chain in enumerate(self.chains):
             if includes is None or includes(chain.frequency_hz):
                 total += self._output_w(index)
-        for source, number, line in self._numbered_further_lines:
+        for source, number, line in self._sources.further_lines:
             if includes is None or includes(line.frequency_hz):
                 total += self._output_of_line_w(source, number)
         if includes is None and self._has_amplified_inputs:
@@ -288,21 +219,8 @@ class OpticalWorld:
 
     def _beam_at_input(self, index: int) -> Beam:
         """Return the light of each line of an input's source behind the devices in the input fibre."""
-        path, launched_w = self.wiring.inputs[index], self._launched_w[index : index + 1]
-        further = self._further_lines.get(path.source)
-        if further is not None:
-            is_plugged = self._moved.is_plugged(path)
-            launched_w = np.append(launched_w, [line.power_w if is_plugged else 0.0 for line in further])
-        return self.inline_devices.transmit(Beam(launched_w), path.through)
-
-    @property
-    def _numbered_further_lines(self) -> list[tuple[str, int, _Line]]:
-        """Source, number among the lines of the source (from 1), and light of every line beyond the first."""
-        return [
-            (source, number, line)
-            for source, lines in self._further_lines.items()
-            for number, line in enumerate(lines, 1)
-        ]
+        beam = Beam(self._sources.at_input_w(index))
+        return self.inline_devices.transmit(beam, self.wiring.inputs[index].through)
 
     def _noise_output_w_per_hz(self) -> NDArray[np.float64]:
         noise = np.zeros(self.mesh.n_ports)
@@ -317,7 +235,7 @@ class OpticalWorld:
     def _output_of_line_w(self, source: str, number: int) -> NDArray[np.float64]:
         """Return the power of one line of a source at all ports."""
         total = np.zeros(self.mesh.n_ports)
-        for index in self._inputs_by_source.get(source, ()):
+        for index in self._sources.inputs_of(source):
             total += self._output_w(index, number)
         return total
 
@@ -325,9 +243,7 @@ class OpticalWorld:
         launched_w = float(self._beam_at_input(index).powers_w[line])
         if launched_w <= 0.0:
             return np.zeros(self.mesh.n_ports)
-        frequency_hz = self.chains[index].frequency_hz
-        if line:
-            frequency_hz = self._further_lines[self.wiring.inputs[index].source][line - 1].frequency_hz
+        frequency_hz = self._sources.frequency_hz(index, line)
         if (index, frequency_hz) not in self._output_per_input:
             te, tm = self._entering_fraction(index)
             output: NDArray[np.float64] = te * np.abs(self._output_fields(index, frequency_hz)) ** 2
@@ -374,7 +290,7 @@ class OpticalWorld:
         ]
         lines += [
             (source, line.frequency_hz, self._output_of_line_w(source, number))
-            for source, number, line in self._numbered_further_lines
+            for source, number, line in self._sources.further_lines
         ]
         return [(source, hertz, gain * powers_w) for source, hertz, powers_w in lines if powers_w.any()]
 
@@ -393,22 +309,11 @@ class OpticalWorld:
         """Return the power at a module's receiver in W, by light source and frequency in Hz."""
         received: dict[tuple[str, float], float] = {}
         for beam in self._received(transponder):
-            lines = zip(self._sources, self._frequencies_hz, strict=True)
+            lines = zip(self._sources.names, self._sources.frequencies_hz, strict=True)
             for line, power_w in zip(lines, beam.powers_w.tolist(), strict=True):
                 if power_w > 0.0:
                     received[line] = received.get(line, 0.0) + power_w
         return received
-
-    @property
-    def _sources(self) -> list[str]:
-        further = [source for source, _, _ in self._numbered_further_lines]
-        return [path.source for path in self.wiring.inputs] + list(self._fibre_sources) + further
-
-    @property
-    def _frequencies_hz(self) -> list[float]:
-        bypassing = [source.frequency_hz for source in self._fibre_sources.values()]
-        further = [line.frequency_hz for _, _, line in self._numbered_further_lines]
-        return [chain.frequency_hz for chain in self.chains] + bypassing + further
 
     def _received(self, transponder: str) -> list[Beam]:
         self._update_world()
@@ -417,19 +322,16 @@ class OpticalWorld:
         return [self._beam_before_splitter(path).times(path.receiver_fraction) for path in paths]
 
     def _beam_before_splitter(self, path: OutputPath | FibrePath) -> Beam:
-        n_first_lines = len(self.chains) + len(self._fibre_sources)
-        further = self._numbered_further_lines if self._further_lines else []
-        powers_w = np.zeros(n_first_lines + len(further))
         if isinstance(path, FibrePath):
-            index = len(self.chains) + list(self._fibre_sources).index(path.source)
-            powers_w[index] = self._fibre_sources[path.source].power_w
-            powers_w[n_first_lines:] = [line.power_w if source == path.source else 0.0 for source, _, line in further]
-            return self.inline_devices.transmit(Beam(powers_w), path.through).times(10.0 ** (-path.loss_db / 10.0))
+            beam = Beam(self._sources.bypassing_w(path.source))
+            return self.inline_devices.transmit(beam, path.through).times(10.0 ** (-path.loss_db / 10.0))
         gain = self._output_gain(path)
+        powers_w = np.zeros(len(self._sources.names))
         powers_w[: len(self.chains)] = [gain * self._output_w(i)[path.port] for i in range(len(self.chains))]
-        powers_w[n_first_lines:] = [
-            gain * self._output_of_line_w(source, number)[path.port] for source, number, _ in further
-        ]
+        if further := self._sources.further_lines:
+            powers_w[-len(further) :] = [
+                gain * self._output_of_line_w(source, number)[path.port] for source, number, _ in further
+            ]
         noise = gain * float(self._noise_output_w_per_hz()[path.port]) if self._has_amplified_inputs else 0.0
         return self.inline_devices.transmit(Beam(powers_w, noise), path.through)
 
@@ -469,7 +371,7 @@ class OpticalWorld:
         total_w = sum(beam.total_w for beam in beams)
         candidates = [
             (sender, launch, pair)
-            for sender, launch in self._coherent.items()
+            for sender, launch in self._sources.coherent.items()
             if launch.power_w > 0.0
             for pair in (self._mesh_pair(sender, transponder, launch), self._bypass_pair(sender, transponder))
             if pair.rank > 0
@@ -479,7 +381,7 @@ class OpticalWorld:
         sender, launch, pair = max(candidates, key=lambda item: item[1].power_w * item[2].transmission)
         signal_w = launch.power_w * pair.transmission
         # Other light counts as noise if it beats within the receiver's band; the receiver filters out the rest.
-        in_band = np.abs(np.array(self._frequencies_hz) - launch.frequency_hz) <= band_hz
+        in_band = np.abs(np.array(self._sources.frequencies_hz) - launch.frequency_hz) <= band_hz
         other_w = sum(float(beam.powers_w[in_band].sum()) for beam in beams) - signal_w
         # A relative difference below 1e-12 is rounding error.
         crosstalk_db = 10.0 * math.log10(signal_w / other_w) if other_w > 1e-12 * signal_w else math.inf
@@ -505,7 +407,7 @@ class OpticalWorld:
         return OSNR_OF_0_DBM_DB + dbm_from_w(launched_w) - max(figures_db)
 
     def _mesh_pair(self, sender: str, receiver: str, launch: CoherentLaunch) -> PathPair:
-        inputs = [(index, self._beam_at_input(index).gain) for index in self._inputs_by_source.get(sender, [])]
+        inputs = [(index, self._beam_at_input(index).gain) for index in self._sources.inputs_of(sender)]
         outputs = [
             (output, self._output_gain(output) * self._beam_before_splitter(output).gain * output.receiver_fraction)
             for output in self.wiring.outputs_of(receiver)
@@ -557,17 +459,17 @@ class OpticalWorld:
         moved = [name for name in present if past[name] != present[name]]
         try:
             for name in moved:
-                self._emit(name, past[name])
+                self._sources.set_lines(name, [past[name]])
             self._follow_state()
             return self._meter_light(meter, channel)
         finally:
             for name in moved:
-                self._emit(name, present[name])
+                self._sources.set_lines(name, [present[name]])
 
     def _meter_light(self, meter: str, channel: int) -> Light:
         power_w = power_nm = 0.0
         for beam in self._tapped_beams(meter, channel):
-            nm = [wavelength_m_from_frequency_hz(hertz) * 1e9 for hertz in self._frequencies_hz]
+            nm = [wavelength_m_from_frequency_hz(hertz) * 1e9 for hertz in self._sources.frequencies_hz]
             power_w += beam.total_w
             power_nm += float(beam.powers_w @ nm) + beam.noise_w * self._nominal_nm
         return Light(power_w, power_nm / power_w if power_w > 0.0 else self._nominal_nm)
@@ -586,10 +488,12 @@ class OpticalWorld:
         lines, noise = [], 0.0
         for beam in self._tapped_beams(analyzer, channel):
             noise += beam.noise_w_per_hz
-            for source, hertz, power_w in zip(self._sources, self._frequencies_hz, beam.powers_w.tolist(), strict=True):
+            for source, hertz, power_w in zip(
+                self._sources.names, self._sources.frequencies_hz, beam.powers_w.tolist(), strict=True
+            ):
                 if power_w <= 0.0:
                     continue
-                launch = self._coherent.get(source)
+                launch = self._sources.coherent.get(source)
                 if launch is None:
                     lines.append(SpectralLine(power_w, hertz, 0.0, math.inf))
                 else:
@@ -618,7 +522,7 @@ class OpticalWorld:
         """Return the Jones vector (TE, TM) of one input at the chip, for unit launched power."""
         tributary = self.wiring.inputs[index].tributary
         # Both outputs of a polarization splitter share one fibre before the splitter: the fibre of the first output.
-        shared = index if tributary is None else self._inputs_by_source[self.wiring.inputs[index].source][0]
+        shared = index if tributary is None else self._sources.inputs_of(self.wiring.inputs[index].source)[0]
         chain = self.chains[shared]
         field: NDArray[np.complex128] = chain.fibre_out @ (
             self._controller_jones[shared] @ (chain.fibre_in @ chain.launch)
@@ -630,7 +534,7 @@ class OpticalWorld:
         """Return two fractions of an input's launched power in the mesh: as TE, and as TM."""
         path = self.wiring.inputs[index]
         gain = self._input_gain(index)
-        if path.source in self._coherent:  # half in any polarization: the tributaries have equal power
+        if path.source in self._sources.coherent:  # half in any polarization: the tributaries have equal power
             return 0.5 * gain, 0.0
         field = self._field_at_chip(index)
         te = abs(field[0]) ** 2
@@ -649,76 +553,42 @@ class OpticalWorld:
         return 0.0 if self.inline_devices.has_amplifier(path.through) else path.gain_db
 
     def _follow_state(self) -> None:
-        truth_state = self.truth.state()
-        if truth_state != self._truth_state:  # a change without ``disturb``
-            self._truth_state = truth_state
-            self._heat.aim(self.truth.heater_power_mw(self._driven_ma), self._heat.followed_s)
-        now_s = self._now()
-        self._heat.follow(now_s)
-        chip_state = truth_state, self._heat.present_mw.tobytes(), self.disturbances.common_phase_rad(now_s)
-        inputs_state = (
-            (*self._coherent, *(chain.state() for chain in self.chains)),
+        self.chip.follow(self._now())
+        path_state = (
+            self.chip.state,
+            (*self._sources.coherent, *(chain.state() for chain in self.chains)),
             tuple(jones.tobytes() for jones in self._controller_jones),
             self._moved.pluggings,
         )
-        if chip_state != self._chip_state:
-            self._fields.clear()
-        if chip_state != self._chip_state or inputs_state != self._inputs_state:
+        if path_state != self._path_state:
             self._output_per_input.clear()
-        self._chip_state, self._inputs_state = chip_state, inputs_state
+        self._path_state = path_state
 
     def _output_fields(self, index: int, frequency_hz: float, *, tm: bool = False) -> NDArray[np.complex128]:
         """Return the fields at all ports for light of unit power from one input."""
-        if len(self._fields) >= _MAX_FIELD_VECTORS:
-            self._fields.clear()
-        if (index, tm, frequency_hz) not in self._fields:
-            self._solve(index, frequency_hz)
-        return self._fields[index, tm, frequency_hz]
+        line = self.wiring.inputs[index].port, frequency_hz
+        is_first = frequency_hz == self.chains[index].frequency_hz
+        return self.chip.fields(*line, tm=tm, soon_needed=self._bright_lines if is_first else list)
 
-    def _solve(self, index: int, frequency_hz: float) -> None:
-        to_solve = [(index, frequency_hz)]
-        if frequency_hz == self.chains[index].frequency_hz:
-            bright = [(i, self.chains[i].frequency_hz) for i in np.flatnonzero(self._launched_w > 0.0).tolist()]
-            bright += [
-                (i, line.frequency_hz)
-                for source, _, line in self._numbered_further_lines
-                for i in self._inputs_by_source.get(source, ())
-            ]
-            to_solve += [
-                (i, hertz) for i, hertz in bright if (i, hertz) != to_solve[0] and (i, False, hertz) not in self._fields
-            ]
-        ports = np.array([self.wiring.inputs[i].port for i, _ in to_solve])
-        cells = self._cells(np.array([hertz for _, hertz in to_solve]))
-        solutions: tuple[NDArray[np.complex128], ...]
-        if self._physics.effects.tm_path > 0.0:
-            solutions = self._chip.output_fields_with_tm(cells, ports)
-        else:
-            solutions = (self._chip.output_fields(cells, ports),)
-        if self._loops.ports:
-            solutions = (self._with_loops(solutions[0], [hertz for _, hertz in to_solve]), *solutions[1:])
-        for tm, vectors in enumerate(solutions):
-            for (i, hertz), vector in zip(to_solve, vectors, strict=True):
-                self._fields[i, bool(tm), hertz] = vector
-
-    def _with_loops(self, fields: NDArray[np.complex128], hertz: Sequence[float]) -> NDArray[np.complex128]:
-        """Return the fields with the light that fibre loops feed back; each row has a frequency in ``hertz``."""
-        ports = np.array(self._loops.ports)
-        by_hertz = {f: self._chip.output_fields(self._cells(np.full(len(ports), f)), ports) for f in set(hertz)}
-        rows = [
-            self._loops.with_feedback(row, by_hertz[f], f, self.truth.access_loss_db)
-            for row, f in zip(fields, hertz, strict=True)
+    def _bright_lines(self) -> list[tuple[int, float]]:
+        """Return the port and frequency of all light that enters the mesh."""
+        lines = [(i, self.chains[i].frequency_hz) for i in np.flatnonzero(self._sources.inputs_w > 0.0).tolist()]
+        lines += [
+            (i, line.frequency_hz)
+            for source, _, line in self._sources.further_lines
+            for i in self._sources.inputs_of(source)
         ]
-        return np.array(rows)
+        return [(self.wiring.inputs[i].port, hertz) for i, hertz in lines]
 
     @property
     def slopes(self) -> ChipSlopes:
         """Frequency dependence of the chip."""
-        return self._chip.slopes
+        return self.chip.slopes
 
     def true_fields(self, port: int, frequency_hz: float) -> NDArray[np.complex128]:
         """Return the TE fields at all ports for unit power into one port, at the present heat."""
-        fields: NDArray[np.complex128] = self._chip.output_fields(self.cells(frequency_hz), np.array([port]))[0]
-        return fields
+        self.chip.follow(self._now())
+        return self.chip.fields_without_loops(port, frequency_hz)
 
     def cells(self, frequency_hz: float | None = None) -> ChipCells:
         """Return the parameters of the chip's PUCs and joints (waveguides between PUCs) at the present heat.
@@ -726,12 +596,8 @@ class OpticalWorld:
         Args:
             frequency_hz: Frequency of the light; by default the reference frequency.
         """
-        self._follow_state()
-        return self._cells(frequency_hz)
-
-    def _cells(self, frequency_hz: float | NDArray[np.float64] | None) -> ChipCells:
-        common = self.truth.common_phase_rad + self.disturbances.common_phase_rad(self._now())
-        return self._chip.cells(self.truth.chip_parameters, self._heat.present_mw, common, frequency_hz)
+        self.chip.follow(self._now())
+        return self.chip.cells(frequency_hz)
 
     def _now(self) -> float:
         """Return the time of the light. It stands still during an exchange, so that the mesh is solved once."""
@@ -774,24 +640,6 @@ class OpticalWorld:
                 step = np.sqrt(0.5 * rate * elapsed / steps) * self._rng.standard_normal((2, 3))
                 chain.fibre_in = retarder(step[0]) @ chain.fibre_in
                 chain.fibre_out = retarder(step[1]) @ chain.fibre_out
-
-
-def _chip_slopes(nominal_nm: float, physics: PhysicsParameters) -> ChipSlopes:
-    """Return the slopes over frequency of the couplers' splitting and of the phase difference between two arms."""
-    reference_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
-    return ChipSlopes(
-        reference_hz,
-        -nominal_nm / reference_hz,  # dλ/df in nm per Hz
-        physics.eta_slope_per_nm,
-        physics.differential_slope_per_nm,
-    )
-
-
-def _inputs_by_source(wiring: Wiring) -> dict[str, list[int]]:
-    inputs: dict[str, list[int]] = {}
-    for index, path in enumerate(wiring.inputs):
-        inputs.setdefault(path.source, []).append(index)
-    return inputs
 
 
 def _tapped_fibres(wiring: Wiring) -> dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]]:

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from lumion_hw.fabric import FabricStatus, RecoveryStatus
 from lumion_hw.files.json_text import json_text
+from lumion_hw.joined import JoinedStatus
 from lumion_hw.serving.event_sentences import event_sentence
 from lumion_hw.serving.headline import headline, short_reason
 from lumion_hw.serving.history import interval_starts
@@ -19,6 +21,7 @@ from lumion_hw.serving.state import (
     Point,
     ServedCircuit,
     ServedEvent,
+    ServedJob,
     ServedMesh,
     ServedState,
     alarm_severity,
@@ -65,7 +68,7 @@ class PageUpdates:
         for name, source in sources.items():
             if name not in self._parts or self._sources.get(name) != source:
                 self._sources[name] = source
-                self._set_part(name, _DOCUMENTS[name](state))
+                self._set_part(name, None if source is None else _DOCUMENTS[name](source))
         about = (state.bench, state.is_emulated)
         if self._sources.get("about") != about:
             self._sources["about"] = about
@@ -229,10 +232,7 @@ def _headline_document(state: ServedState) -> list[Any]:
     return [int(sentence.severity), sentence.text]
 
 
-def _fabric_document(state: ServedState) -> dict[str, Any] | None:
-    fabric = state.fabric
-    if fabric is None:
-        return None
+def _fabric_document(fabric: FabricStatus) -> dict[str, Any]:
     document = fabric.document()
     for part in (*document["units"], *document["jobs"], *document["alarms"]):
         part["reason"] = short_reason(part["reason"])
@@ -246,10 +246,7 @@ def _first_of(problems: Sequence[str]) -> str:
     return short_reason(problems[0]) + more if problems else ""
 
 
-def _joined_document(state: ServedState) -> dict[str, Any] | None:
-    joined = state.joined
-    if joined is None:
-        return None
+def _joined_document(joined: JoinedStatus) -> dict[str, Any]:
     return {
         "name": joined.name,
         "time_s": round(joined.time_s, 1),
@@ -272,10 +269,7 @@ def _joined_document(state: ServedState) -> dict[str, Any] | None:
     }
 
 
-def _recovery_document(state: ServedState) -> dict[str, Any] | None:
-    recovery = state.recovery
-    if recovery is None:
-        return None
+def _recovery_document(recovery: RecoveryStatus) -> dict[str, Any]:
     return {
         "time_s": round(recovery.time_s, 3),
         "failed": recovery.failed,
@@ -287,10 +281,7 @@ def _recovery_document(state: ServedState) -> dict[str, Any] | None:
     }
 
 
-def _job_document(state: ServedState) -> dict[str, Any] | None:
-    job = state.job
-    if job is None:
-        return None
+def _job_document(job: ServedJob) -> dict[str, Any]:
     return {
         "number": job.number,
         "what": job.kind,
@@ -331,7 +322,7 @@ def _health_document(state: ServedState) -> dict[str, Any]:
     }
 
 
-_DOCUMENTS: Mapping[str, Callable[[ServedState], dict[str, Any] | None]] = {
+_DOCUMENTS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "fabric": _fabric_document,
     "joined": _joined_document,
     "recovery": _recovery_document,

@@ -53,7 +53,7 @@ class ItlaRegister(enum.IntEnum):
 
 
 class ItlaReplyStatus(enum.IntEnum):
-    """Status of an ITLA reply."""
+    """Status of an ITLA reply: done, failed, continued in the extended-address register (AEA), or still running."""
 
     OK = 0
     EXECUTION_ERROR = 1

@@ -116,7 +116,7 @@ class CoherentTransponderContract(TransponderContract):
         driver.enable()
 
     def test_settings_follow_every_change(self, driver: CoherentTransponder) -> None:
-        """``settings`` follows every change."""
+        """``settings`` reports every change of application, frequency and power."""
         capabilities = driver.capabilities()
         wanted = min(capabilities.applications, key=lambda item: (item.first_host_lanes[0], item.number))
         driver.select_application(wanted.number, wanted.first_host_lanes[0])

@@ -59,7 +59,7 @@ def test_a_shared_channel_splits_its_current_by_conductance_and_the_other_channe
     # 3 mA into 1000 Ω parallel to 2000 Ω: 2 mA and 1 mA, so 4 mW and 2 mW. The 5 mA of the other channel are lost.
     world, clock = world_of([source(1)])
     world.truth.heater_ohm[LOWER] = 2000.0
-    world.shared_channels.append((UPPER, LOWER))
+    world.chip.shared_channels.append((UPPER, LOWER))
     world.drive_heaters(currents((UPPER, 3.0), (LOWER, 5.0)), clock.now())
     clock.sleep(0.01)
     cells = world.cells()
