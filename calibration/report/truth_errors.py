@@ -182,8 +182,8 @@ def _is_unsigned(
 def _law_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> GroupErrors:
     """Return the errors of the phases of all heaters whose phase light shows, at each eighth of a turn that they reach.
 
-    Each heater is driven alone. Quarter turns would not be enough: with a reach of 1.1 turns, the residual of any smooth
-    law after a fit of three terms is nearly zero at most of them.
+    Each heater is driven alone. Quarter turns are too few: with a reach of 1.1 turns, the residual of any smooth law
+    after a fit of three terms is nearly zero at most of them.
     """
     calibrated, space = CalibratedMesh.from_record(record), space_from_record(record)
     weights = visible_combinations(space.mesh, space.entries, space.monitors)
