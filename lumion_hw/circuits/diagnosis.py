@@ -280,11 +280,9 @@ class _ArmDiagnosis:
             bright = sorted(first_w, key=lambda port: -first_w[port])[:2]
             detail = f"its light leaves at ports {bright}, and no single fault explains that"
             return finding("path", detail, self._arm.path.pucs)
-        if stuck and ports <= {None, at}:
-            text = " or ".join(f"PUC {puc}" for puc in stuck) + " does not reach its state"
-            text += ", perhaps half way" if at in ports else ""
-            text += f", or port {at} or its fibre is dead" if None in ports else ""
-            return finding("path", text, stuck, may_be_outside=None in ports)
+        stuck_text = " or ".join(f"PUC {puc}" for puc in stuck) + " does not reach its state"
+        if stuck and ports <= {at}:
+            return finding("path", f"{stuck_text}{', perhaps half way' if at in ports else ''}", stuck)
         if None in ports and ports <= {None, at}:
             return finding("fibre before the mesh", self._no_light_text())
         if ports == {at}:
@@ -294,8 +292,9 @@ class _ArmDiagnosis:
         if len(ports) == 1 and not stuck:
             return finding("wiring", self._wrong_port_text(next(iter(ports))))
         other_ports = sorted(port for port in ports if port is not None and port != at)
-        pucs = f"PUCs {list(stuck)} do not reach their states, or " if stuck else ""
-        return finding("path", f"{pucs}its light enters at one of ports {other_ports}", stuck, may_be_outside=True)
+        texts = [stuck_text] * bool(stuck) + [f"port {at} or its fibre is dead"] * (None in ports)
+        texts += [f"its light enters at one of ports {other_ports}"] * bool(other_ports)
+        return finding("path", ", or ".join(texts), stuck, may_be_outside=True)
 
     def _no_light_text(self) -> str:
         entry = self._arm.entry
