@@ -7,7 +7,7 @@ import pytest
 
 from lumion_hw import Bench
 from lumion_hw.errors import DeviceError
-from lumion_hw.fabric import FabricManager
+from lumion_hw.fabric import FabricManager, FailureVerdict
 from lumion_hw.fabric.detectors.light import Modules
 from tests.fabric.chaos import photodiodes
 from tests.fabric.managed_fabric import SMALL, managed
@@ -111,3 +111,37 @@ def test_a_module_that_fails_during_the_diagnosis_leaves_both_suspects(watched: 
         "(no diagnosis: sfp-a did not answer). To find out, exchange the fibres of a and another server: if the fault "
         "moves with a, a has failed"
     )
+
+
+def test_the_next_manager_finds_that_a_killed_one_had_moved_the_end_of_a_circuit(tmp_path: Path) -> None:
+    with Bench.emulate(SMALL, seed=3) as bench:
+        with managed(bench, tmp_path) as first:
+            first.begin()
+            now_s = bench.clock.now()
+            broken = FailureVerdict("end", "sfp-a:sfp-b", "light", "PUC 14", now_s, now_s, ("photodiodes",), (), (14,))
+            first.journal.begin(broken)
+            (plan,) = first.standby.plans["b"]
+            assert plan.plan is not None
+            first.service.switch(plan.plan)
+        with managed(bench, tmp_path) as second:
+            assert second.begin() is None
+            assert (second.state.places, second.state.cut_off, second.state.open) == ({"b": "c"}, ("b",), None)
+
+
+def test_the_next_manager_goes_on_with_a_diagnosis_in_which_one_was_killed(tmp_path: Path) -> None:
+    with Bench.emulate(SMALL, seed=3) as bench:
+        with managed(bench, tmp_path) as first:
+            first.begin()
+            break_puc(first, AT_RECEIVER)
+            now_s, driven_ma = bench.clock.now(), bench.mesh.confirmed_currents_ma()
+            dark = FailureVerdict("path", "sfp-a:sfp-b", "light", "dark", now_s, now_s, ("photodiodes",))
+            first.journal.begin(dark)
+            # As if the program had been killed while it tests PUCs with the transmitter off.
+            first.service.journal.begin("diagnose", ["sfp-a:sfp-b"], driven_ma)
+            bench.transponders["sfp-a"].disable()
+            bench.mesh.program(0.9 * driven_ma)
+        with managed(bench, tmp_path) as second:
+            second.begin()
+            assert second.service.journal.unfinished is None
+            assert (second.state.broken, second.state.open, second.state.cut_off) == ((), None, ("b",))
+            assert all(proof.proven for proof in second.confirm())
