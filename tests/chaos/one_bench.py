@@ -16,6 +16,7 @@ from lumion_hw.circuits import CircuitMaintenance, CircuitRequest, CircuitServic
 from lumion_hw.clock import Clock
 from lumion_hw.errors import CircuitError, ConfigError, LumionError
 from lumion_hw.links.base import Link
+from lumion_hw.links.memory import MemoryLink
 from tests.chaos.lives import Life, LivingFiles, living_files
 from tests.chaos.scene import Fault, Findings, Scene, is_lit, survived
 from tests.circuits.known_mesh import SMALL
@@ -97,12 +98,16 @@ class MortalBench(LastingBench):
 
     def hold(self, directory: Path) -> None:
         """Hold the circuits in a program that cannot be struck."""
-        life, self.life = self.life, None
-        try:
-            with CircuitService.open(self.open, self.record, directory, program="lumion hold") as service:
-                hold(service)
-        finally:
-            self.life = life
+
+        def link(name: str, _: object) -> Link:
+            # Named differently, because programs of one process wait for each other at an address.
+            return MemoryLink(self.emulated.faults.device(name).connect, self.clock, f"{name} from another process")
+
+        def open_bench() -> Bench:
+            return Bench(self.model, link, self.clock, self.emulated)
+
+        with CircuitService.open(open_bench, self.record, directory, program="lumion hold") as service:
+            hold(service)
 
     @staticmethod
     def _link(link: Link, name: str, life: Life | None) -> Link:
