@@ -40,7 +40,9 @@ def hold_of_another_user(scene: Scene) -> None:
     directory = scene.directory if scene.rng.integers(2) else scene.directory.with_name("another")
 
     def strike(life: Life, step: Step) -> None:
-        del step
+        if step.device == "mesh0":  # the program could not keep its session alive meanwhile
+            life.accidents[life.steps + 1] = strike
+            return
         lives, scene.files.lives = scene.files.lives, {}
         assert scene.hold is not None
         try:

@@ -184,7 +184,7 @@ def _judge_journals(scene: ServedScene) -> None:
     except ConfigError as error:
         scene.findings.by_hand.append(str(error))
         return
-    scene.findings.blamed += sorted(set(state.broken) - scene.hurt)
+    scene.findings.blamed += [f"{name} ({state.failed[name]})" for name in sorted(set(state.broken) - scene.hurt)]
 
 
 # -- strikes
@@ -252,7 +252,7 @@ def hold_of_another_user(scene: ServedScene) -> None:
     state = str(scene.directory / str(scene.rng.choice(["state", "elsewhere"])))
     command = [sys.executable, "-m", "lumion_hw.cli", "hold", str(SMALL), "--endpoints", endpoints, "--record", record]
     second = subprocess.run(
-        [*command, "--state", state, "--connect", "sfp-a", "sfp-b", "--for", "1s"],
+        [*command, "--state", state, "--connect", "sfp-a:sfp-b", "--for", "1s"],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
