@@ -59,12 +59,14 @@ class CircuitFinding:
         place: Location of the fault.
         detail: Description of the measurement.
         pucs: Suspected PUCs; empty unless the path is at fault.
+        may_be_outside: Whether the light may be lost before the mesh instead, at the port or its fibre.
     """
 
     circuit: PlannedCircuit
     place: Place
     detail: str
     pucs: tuple[int, ...] = ()
+    may_be_outside: bool = False
 
     def __str__(self) -> str:
         return f"{self.circuit.request}, {self.place}: {self.detail}."
@@ -278,21 +280,21 @@ class _ArmDiagnosis:
             bright = sorted(first_w, key=lambda port: -first_w[port])[:2]
             detail = f"its light leaves at ports {bright}, and no single fault explains that"
             return finding("path", detail, self._arm.path.pucs)
-        if None in ports and ports <= {None, at} and not stuck:
+        stuck_text = " or ".join(f"PUC {puc}" for puc in stuck) + " does not reach its state"
+        if stuck and ports <= {at}:
+            return finding("path", f"{stuck_text}{', perhaps half way' if at in ports else ''}", stuck)
+        if None in ports and ports <= {None, at}:
             return finding("fibre before the mesh", self._no_light_text())
-        if ports == {at} and not stuck:
+        if ports == {at}:
             port = self._arm.exit.port
             unseen = finding("path", f"the monitor at port {port} is missing or saturated")
             return self._conclude_on_path(first_w) if port in first_w else unseen
-        if stuck and ports <= {at}:
-            half = ", perhaps half way" if at in ports else ""
-            names = " or ".join(f"PUC {puc}" for puc in stuck)
-            return finding("path", f"{names} does not reach its state{half}", stuck)
         if len(ports) == 1 and not stuck:
             return finding("wiring", self._wrong_port_text(next(iter(ports))))
         other_ports = sorted(port for port in ports if port is not None and port != at)
-        pucs = f"PUCs {list(stuck)} do not reach their states, or " if stuck else ""
-        return finding("path", f"{pucs}its light enters at one of ports {other_ports}", stuck)
+        texts = [stuck_text] * bool(stuck) + [f"port {at} or its fibre is dead"] * (None in ports)
+        texts += [f"its light enters at one of ports {other_ports}"] * bool(other_ports)
+        return finding("path", ", or ".join(texts), stuck, may_be_outside=True)
 
     def _no_light_text(self) -> str:
         entry = self._arm.entry

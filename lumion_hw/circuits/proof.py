@@ -104,10 +104,17 @@ class CircuitProof:
 
     @property
     def margin_db(self) -> float | None:
-        """Measured margin over the receiver's sensitivity, in dB."""
-        if self.received_dbm is None:
-            return None
-        return self.received_dbm - self.circuit.budget.sensitivity_dbm
+        """Measured margin over the receiver's sensitivity, in dB; ``None`` without light or without a receiver."""
+        budget = self.circuit.budget
+        return (
+            None if self.received_dbm is None or not budget.has_receiver else self.received_dbm - budget.sensitivity_dbm
+        )
+
+    @property
+    def overload_margin_db(self) -> float | None:
+        """Measured margin below the receiver's overload power, in dB; ``None`` as for :attr:`margin_db`."""
+        budget = self.circuit.budget
+        return None if self.received_dbm is None or not budget.has_receiver else budget.overload_dbm - self.received_dbm
 
     @property
     def loss_error_db(self) -> float | None:

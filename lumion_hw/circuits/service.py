@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.controller_faults import check_faults, clear_host_silence
 from lumion_hw.bench.fibre_devices import wiring_with_device_losses
+from lumion_hw.circuits.diagnosis import CircuitFinding
 from lumion_hw.circuits.lease_clock import LeaseClock
 from lumion_hw.circuits.lock import BenchLock
 from lumion_hw.circuits.plan.difference import CircuitDifference, OnRefusal, plan_difference
@@ -416,6 +417,22 @@ class CircuitService:
         with self.change("drop", [circuit.name for circuit in removed]):
             self.setup.drop([circuit.request for circuit in removed])
             self.end_change(())
+
+    def diagnose(self, name: str) -> CircuitFinding:
+        """Find out where a circuit loses its light; see :meth:`~lumion_hw.circuits.setup.PathSetup.diagnose`.
+
+        Raises:
+            ConfigError: The circuit is not connected.
+            BusyError: Another program has taken over.
+            CircuitError: The light of the circuit arrives, or another circuit needs its transmitter.
+            LumionError: A device failed, or the journal cannot be written.
+        """
+        request = self.state.circuit(name).request
+        # The tests change heater currents, so the next program must know of them if this one is killed.
+        with self.change("diagnose", [name]):
+            finding = self.setup.diagnose(request)
+            self.end_change(())
+        return finding
 
     def end_expired_leases(self) -> tuple[ActiveCircuit, ...]:
         """Disconnect the circuits whose leases have ended, and return them. Raises the errors of :meth:`disconnect`."""

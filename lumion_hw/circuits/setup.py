@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.record_use import check_use
 from lumion_hw.circuits.coherent import transmitters_of
+from lumion_hw.circuits.diagnosis import CircuitFinding
 from lumion_hw.circuits.lighting import CircuitLighting
 from lumion_hw.circuits.mesh_setting import combined_plan, pucs_of, record_avoiding, setting_with_active
 from lumion_hw.circuits.plan.planned import CircuitPlan, PlannedCircuit
@@ -433,6 +434,31 @@ class PathSetup:
                     raise
                 unreachable[circuit.request] = str(error)
         return tuple(proofs), unreachable
+
+    def diagnose(self, request: CircuitRequest) -> CircuitFinding:
+        """Find out where an active circuit loses its light, by switching its transmitter and PUCs that no other uses.
+
+        Heater currents and the transmitter are restored.
+
+        Raises:
+            CircuitError: The light of the circuit arrives, or another circuit needs its transmitter.
+            LumionError: A device failed, or the currents could not be restored.
+        """
+        own = [circuit for circuit in self._active_circuits if circuit.request == request]
+        others = [circuit for circuit in self._active_circuits if circuit.request != request]
+        if self.active is None or not own:
+            raise ConfigError(f"{request}: no such circuit is active")
+        before = self._state_before(own, others)
+        try:
+            findings = self._lighting.diagnose(self.prove([request]), self.active, others, before.driven_ma)
+        finally:
+            try:
+                self.bench.mesh.program(before.driven_ma)
+            finally:
+                self._restore_transmitters(before, own, transmitters_of(own))
+        if not findings:
+            raise CircuitError(f"{request}: its light arrives, or another circuit needs its transmitter")
+        return findings[0]
 
     def crosstalk_db(self) -> dict[CircuitRequest, float | None]:
         """Measure the ratio of each active circuit's power to all other light at its output, in dB.

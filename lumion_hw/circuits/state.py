@@ -351,15 +351,13 @@ def active_circuit(
 
 def proof_document(proof: CircuitProof) -> dict[str, float | None]:
     """Return the measured values of a circuit as a JSON document."""
-    budget = proof.circuit.budget
-    overload_margin_db = None if proof.received_dbm is None else budget.overload_dbm - proof.received_dbm
     numbers: dict[str, float | None] = {
         "launch_dbm": proof.launch_dbm,
         "measured_loss_db": proof.measured_loss_db,
-        "predicted_loss_db": budget.mesh_loss_db,
+        "predicted_loss_db": proof.circuit.budget.mesh_loss_db,
         "received_dbm": proof.received_dbm,
         "margin_db": proof.margin_db,
-        "overload_margin_db": overload_margin_db,
+        "overload_margin_db": proof.overload_margin_db,
     }
     accepted = proof.acceptance
     if accepted is not None:

@@ -9,14 +9,20 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lumion_hw.bench.file.model import BenchModel
+from lumion_hw.bench.file.model import BenchModel, JobModel
 from lumion_hw.circuits import CircuitRequest
+from lumion_hw.circuits.diagnosis import CircuitFinding
 from lumion_hw.fabric.evidence import FailureVerdict
 from lumion_hw.fabric.journal import FabricState
 from lumion_hw.fabric.servers import find_unit, job_requests, units
 from lumion_hw.fabric.standby import StandbyPlan, loop_requests
 from lumion_hw.mesh.routing import Path
 
+_AT_SENDER, _AT_RECEIVER = (
+    {"transmitter", "fibre before the mesh", "polarization"},
+    {"fibre behind the mesh", "receiver"},
+)
+"""Places of findings at which a spare in the place of this end helps, because the mesh is healthy."""
 _NO_SPARE = "the bench file has no free spare"
 _HOOKS_PENDING = "its hooks have not ended yet"
 
@@ -75,15 +81,21 @@ class Reroute:
 
 
 @dataclass(frozen=True)
-class BlameSender:
-    """Action: treat the sender of a dark circuit as failed, because no other path helps.
+class Diagnose:
+    """Action: find out where a circuit loses its light, because no other path helps.
 
     Attributes:
         reason: Reason why no other path helps.
     """
 
-    verdict: FailureVerdict
     reason: str
+
+
+@dataclass(frozen=True)
+class RemoveLoop:
+    """Action: remove the circuit of a waiting spare, which is then cold."""
+
+    request: CircuitRequest
 
 
 @dataclass(frozen=True)
@@ -131,7 +143,7 @@ class NoAction:
     """Action: none, because the failure affects no connected circuit."""
 
 
-Decision = Swap | Reroute | BlameSender | DropSpare | Refuse | KeepInService | NoAction
+Decision = Swap | Reroute | Diagnose | RemoveLoop | DropSpare | Refuse | KeepInService | NoAction
 
 
 def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = ()) -> Decision:
@@ -141,9 +153,9 @@ def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = 
     """
     if verdict.suspect == "path":
         return _decide_on_path(view, verdict, failures)
-    if verdict.name not in view.in_service:
-        unit = find_unit(view.model, verdict.name)
-        return DropSpare(verdict.name, tuple(loop_requests(unit)), unit.nics)
+    is_served = verdict.name in (_circuits_of_jobs(view) if verdict.suspect == "end" else view.in_service)
+    if not is_served:
+        return _decide_on_spare(view, verdict)
     usable = [plan for plan in view.plans if plan.spare in view.spares]
     if len(failures) < len(usable):
         # Every failure has used up one plan, so continue with the next.
@@ -154,9 +166,17 @@ def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = 
     return _refuse(view, verdict, reasons)
 
 
+def _decide_on_spare(view: FabricView, verdict: FailureVerdict) -> Decision:
+    if verdict.suspect == "end":
+        request = _connected_request(view, verdict)
+        return NoAction() if request is None else RemoveLoop(request)
+    unit = find_unit(view.model, verdict.name)
+    return DropSpare(verdict.name, tuple(loop_requests(unit)), unit.nics)
+
+
 def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequence[str]) -> Decision:
-    request = next((candidate for candidate in view.connected if candidate.name == verdict.name), None)
-    if request is None:
+    request = _connected_request(view, verdict)
+    if request is None or _unit_of(view, request.source) is None:
         return NoAction()
     # The light of other circuits shows that their PUCs work.
     proven = {puc for other, paths in view.connected.items() if other != request for path in paths for puc in path.pucs}
@@ -168,43 +188,103 @@ def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequenc
     if len(failures) < len(attempts):
         idle = tuple(other for other in view.connected if other.source == other.target)
         return Reroute(request, attempts[len(failures)], idle)
+    return Diagnose("; ".join(failures) or "its ports are neighbours")
+
+
+def _connected_request(view: FabricView, verdict: FailureVerdict) -> CircuitRequest | None:
+    return next((candidate for candidate in view.connected if candidate.name == verdict.name), None)
+
+
+def _unit_of(view: FabricView, module: str) -> str | None:
     all_units = units(view.model)
-    sender = next((name for name in (*view.in_service, *view.spares) if request.source in all_units[name].nics), None)
-    if sender is None:
-        return NoAction()
-    reason = "; ".join(failures) or "its ports are neighbours"
-    description = f"{verdict.reason}; no other path helps ({reason})"
-    return BlameSender(dataclasses.replace(verdict, suspect="unit", name=sender, reason=description), reason)
+    return next((name for name in (*view.in_service, *view.spares) if module in all_units[name].nics), None)
+
+
+def after_diagnosis(view: FabricView, verdict: FailureVerdict, finding: CircuitFinding | str) -> FailureVerdict:
+    """Return what has failed if a dark circuit has no other path.
+
+    Args:
+        view: The circuits and their paths.
+        verdict: The failure of the path.
+        finding: Where the circuit loses its light, or the reason why that is unknown.
+    """
+    request = next(each for each in view.connected if each.name == verdict.name)
+    sender, receiver = _unit_of(view, request.source), _unit_of(view, request.target)
+    if not isinstance(finding, str):
+        unit = sender if finding.place in _AT_SENDER else receiver if finding.place in _AT_RECEIVER else None
+        if unit is not None:
+            reason = f"{verdict.name} is dark: {finding.detail}"
+            return dataclasses.replace(verdict, suspect="unit", name=unit, reason=reason)
+    begin, test = f"{verdict.name} is dark and has no other path", f"exchange the fibres of {sender} and another server"
+    test = f"To find out, {test}: if the fault moves with {sender}, {sender} has failed"
+    if isinstance(finding, str):
+        pucs = " ".join(str(puc) for path in view.connected[request] for puc in path.pucs)
+        reason = f"{begin}: {sender}, its fibre or one of PUCs {pucs} has failed (no diagnosis: {finding}). {test}"
+        return dataclasses.replace(verdict, suspect="end", reason=reason)
+    reason = f"{begin}: {finding.detail}{f'. {test}' if finding.may_be_outside else ''}"
+    return dataclasses.replace(verdict, suspect="end", reason=reason, pucs=finding.pucs)
+
+
+def ends_to_replace(view: FabricView, verdict: FailureVerdict) -> tuple[str, ...]:
+    """Return the units at the ends of a circuit without another path, first the one closer to the broken PUCs."""
+    request = _connected_request(view, verdict)
+    if request is None:
+        return ()
+    pucs = [puc for path in view.connected[request] for puc in path.pucs]
+    middle, broken = (len(pucs) - 1) / 2.0, [pucs.index(puc) for puc in verdict.pucs if puc in pucs]
+    ends = [_unit_of(view, request.source), _unit_of(view, request.target)]
+    if broken and sum(broken) / len(broken) > middle:
+        ends.reverse()
+    return tuple(unit for unit in ends if unit is not None)
 
 
 def _refuse(view: FabricView, verdict: FailureVerdict, reasons: Sequence[str]) -> Refuse:
     reason = "; ".join(reasons) or _NO_SPARE
-    jobs = [job for job in view.model.fabric.all_jobs if verdict.name in map(view.state.unit_at, job.members)]
+    jobs = [
+        job
+        for job in view.model.fabric.all_jobs
+        if verdict.name in map(view.state.unit_at, job.members) or verdict.name in _circuits_of(view, job)
+    ]
+    introduction = (
+        f"{verdict.reason}, and no spare helps"
+        if verdict.suspect == "end"
+        else f"no spare can replace {verdict.name} ({verdict.reason})"
+    )
     all_units = units(view.model)
     failed = {*view.state.failed, verdict.name}
     return Refuse(
         tuple(job.name for job in jobs),
-        f"no spare can replace {verdict.name} ({verdict.reason}): {reason}",
+        f"{introduction}: {reason}",
         tuple(request for job in jobs for request in job_requests(view.model, job, view.state.places)),
         tuple(nic for name in sorted(failed & all_units.keys()) for nic in all_units[name].nics),
     )
 
 
+def _circuits_of(view: FabricView, job: JobModel) -> set[str]:
+    return {request.name for request in job_requests(view.model, job, view.state.places)}
+
+
+def _circuits_of_jobs(view: FabricView) -> set[str]:
+    return {name for job in view.model.fabric.all_jobs for name in _circuits_of(view, job)}
+
+
 # -- the state afterwards
 
 
-def after_swap(view: FabricView, verdict: FailureVerdict, spare: str, proven: Collection[int] = ()) -> FabricState:
-    """Return the fabric state after a spare has replaced a failed server or accelerator.
+def after_swap(
+    view: FabricView, verdict: FailureVerdict, failed: str, spare: str, proven: Collection[int] = ()
+) -> FabricState:
+    """Return the fabric state after a spare has replaced a server or accelerator (``failed``).
 
     ``proven`` are PUCs on paths verified by measured light, which are therefore healthy.
     """
     members = (member for job in view.model.fabric.all_jobs for member in job.members)
-    member = next(member for member in members if view.state.unit_at(member) == verdict.name)
+    member = next(member for member in members if view.state.unit_at(member) == failed)
     # A member that serves in its own place is not recorded as replaced.
     places = {name: at for name, at in {**view.state.places, member: spare}.items() if name != at}
     # Verified light has passed these PUCs, so they are no longer suspected.
-    avoided = tuple(puc for puc in view.state.avoided if puc not in proven)
-    return dataclasses.replace(with_failed(view.state, verdict), places=places, avoided=avoided)
+    avoided = tuple(sorted({*view.state.avoided, *verdict.pucs} - set(proven)))
+    return dataclasses.replace(with_failed(view.state, verdict, failed), places=places, avoided=avoided)
 
 
 def after_reroute(state: FabricState, avoid: Iterable[int]) -> FabricState:
@@ -215,15 +295,22 @@ def after_reroute(state: FabricState, avoid: Iterable[int]) -> FabricState:
 def after_refusal(state: FabricState, verdict: FailureVerdict, decision: Refuse) -> FabricState:
     """Return the fabric state after jobs were left without circuits."""
     refused = {**state.refused, **dict.fromkeys(decision.jobs, decision.reason)}
-    return dataclasses.replace(with_failed(state, verdict), refused=refused)
+    # A job that a PUC of the mesh cuts off has healthy members.
+    after = state if verdict.suspect == "end" else with_failed(state, verdict, verdict.name)
+    return dataclasses.replace(after, refused=refused)
 
 
-def with_failed(state: FabricState, verdict: FailureVerdict) -> FabricState:
-    """Return the fabric state with the server or accelerator of ``verdict`` marked as failed, or as drained."""
-    drained = tuple(name for name in state.drained if name in state.failed and name != verdict.name)
+def with_failed(state: FabricState, verdict: FailureVerdict, name: str) -> FabricState:
+    """Return the fabric state with a server or accelerator marked as failed, as drained, or as cut off."""
+    drained, cut_off = (
+        tuple(other for other in marked if other in state.failed and other != name)
+        for marked in (state.drained, state.cut_off)
+    )
     if verdict.cause == "drain":
-        drained = (*drained, verdict.name)
-    return dataclasses.replace(state, failed={**state.failed, verdict.name: verdict.reason}, drained=drained)
+        drained = (*drained, name)
+    elif verdict.suspect == "end":
+        cut_off = (*cut_off, name)
+    return dataclasses.replace(state, failed={**state.failed, name: verdict.reason}, drained=drained, cut_off=cut_off)
 
 
 def with_hooks_pending(state: FabricState, jobs: Iterable[str]) -> FabricState:

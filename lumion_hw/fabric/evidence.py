@@ -47,16 +47,18 @@ class FailureVerdict:
 
     Attributes:
         suspect: ``unit`` if a server or accelerator failed: a spare replaces it. ``path`` if a circuit failed: it gets
-            another path between the same ends.
+            another path between the same ends. ``end`` if it has no other path: a spare replaces the unit at one of
+            its ends, which is healthy as far as the readings show.
         name: Name of the server, accelerator or circuit.
         cause: ``light``, ``process``, or ``drain`` if an operator takes a healthy unit out of service.
         reason: Reason, as a sentence.
         since_s: Time of the last check without a failure, in s on the bench's clock.
         at_s: Time of the decision, in s on the bench's clock.
         detectors: Detectors that observed the failure, in order of time.
+        pucs: PUCs that may be broken.
     """
 
-    suspect: Literal["unit", "path"]
+    suspect: Literal["unit", "path", "end"]
     name: str
     cause: Literal["light", "process", "drain"]
     reason: str
@@ -64,12 +66,13 @@ class FailureVerdict:
     at_s: float
     detectors: tuple[str, ...]
     circuits: tuple[str, ...] = ()
+    pucs: tuple[int, ...] = ()
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> FailureVerdict:
         """Return a failure verdict from its stored fields."""
-        named = {name: tuple(document[name]) for name in ("detectors", "circuits")}
-        return cls(**{**cls.fields_of(document), **named})
+        fields = cls.fields_of(document)
+        return cls(**{**fields, **{name: tuple(fields.get(name, ())) for name in ("detectors", "circuits", "pucs")}})
 
     @staticmethod
     def fields_of(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.controller_faults import check_faults
 from lumion_hw.bench.file.model import JobModel
 from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService
+from lumion_hw.circuits.diagnosis import CircuitFinding
 from lumion_hw.errors import BusyError, CircuitError, LinkError, LumionError, RoutingError
 from lumion_hw.fabric.decisions import Reroute, free_spares
 from lumion_hw.fabric.journal import FabricJournal, FabricState
@@ -211,6 +212,15 @@ class JobCircuits:
         for nic in find_unit(self.bench.model, failed).nics if failed else ():
             with contextlib.suppress(LumionError):  # it may be dead
                 self.bench.transponders[nic].disable()
+
+    def _find_fault(self, circuit: str) -> CircuitFinding | str:
+        """Return where a circuit loses its light, or the reason why that is unknown."""
+        try:
+            return self.service.diagnose(circuit)
+        except LumionError as error:
+            self._raise_if_controller(error)
+            check_faults(self.bench)
+            return str(error)
 
     def _reroute_plan(self, decision: Reroute) -> CircuitPlan:
         setup, request = self.service.setup, decision.request

@@ -38,6 +38,7 @@ class FabricState:
         not_resumed: Reason why a connected job was not resumed after a recovery, by job.
         cold: Reason why a spare is cold (its light is not on and aligned), by spare.
         drained: Those of ``failed`` that an operator took out of service and that have not failed.
+        cut_off: Those of ``failed`` that a broken PUC of the mesh cuts off and that have not failed as far as is known.
         open: Failure whose recovery was not finished.
         fades: Number of times light was gone for a while and came back.
         false_alarms: Number of failures after which the light came back without a repair.
@@ -50,6 +51,7 @@ class FabricState:
     not_resumed: Mapping[str, str] = field(default_factory=dict)
     cold: Mapping[str, str] = field(default_factory=dict)
     drained: tuple[str, ...] = ()
+    cut_off: tuple[str, ...] = ()
     open: Mapping[str, Any] | None = None
     fades: int = 0
     false_alarms: int = 0
@@ -60,8 +62,8 @@ class FabricState:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Servers and accelerators that have failed and were not drained by an operator."""
-        return tuple(name for name in self.failed if name not in self.drained)
+        """Servers and accelerators that have failed: neither drained by an operator nor cut off by the mesh."""
+        return tuple(name for name in self.failed if name not in (*self.drained, *self.cut_off))
 
 
 class FabricJournal(OwnJournal):

@@ -17,18 +17,21 @@ from lumion_hw.circuits import CircuitMaintenance, CircuitProof, CircuitService
 from lumion_hw.clock import deadline_after
 from lumion_hw.errors import CircuitError, ConfigError, LumionError, SafetyError
 from lumion_hw.fabric.decisions import (
-    BlameSender,
+    Diagnose,
     DropSpare,
     FabricView,
     KeepInService,
     NoAction,
     Refuse,
+    RemoveLoop,
     Reroute,
     Swap,
+    after_diagnosis,
     after_refusal,
     after_reroute,
     after_swap,
     decide,
+    ends_to_replace,
     in_service,
     with_failed,
     with_hooks_ended,
@@ -157,18 +160,18 @@ class FabricManager(JobCircuits):
             self._withdraw(verdict, reason)
             return None
         self._emit("resumed", {"verdict": verdict.reason})
-        active = self._active_requests()
+        active, view = self._active_requests(), FabricView(self.bench.model, self.state, {})
         for job in self.jobs:
             for member in job.members:
-                if self.state.unit_at(member) != verdict.name:
+                failed = self.state.unit_at(member)
+                if verdict.name != failed and verdict.suspect != "end":
                     continue
                 for spare in self.spares:
                     places = {**self.state.places, member: spare}
                     if all(request in active for request in job_requests(self.bench.model, job, places)):
                         # The circuits were switched and recorded; the manager died before it recorded the end.
-                        view = FabricView(self.bench.model, self.state, {})
-                        state = self._awaiting_hooks(after_swap(view, verdict, spare), [job.name])
-                        self.journal.end("done", state, failed=verdict.name, spare=spare, words="found done", spans=[])
+                        state = self._awaiting_hooks(after_swap(view, verdict, failed, spare), [job.name])
+                        self.journal.end("done", state, failed=failed, spare=spare, words="found done", spans=[])
                         return None
         if verdict.cause == "drain":
             # The unit is healthy and its circuits are still there, or are connected next.
@@ -544,21 +547,32 @@ class FabricManager(JobCircuits):
                 return self._record_recovery(view, verdict, decision, proofs, timer)
         if isinstance(decision, KeepInService):
             self._keep_in_service(verdict, decision, was_stopped=bool(failures))
-        return self._without_recovery(verdict, decision)
+        if isinstance(decision, Diagnose):
+            following = after_diagnosis(view, verdict, self._find_fault(verdict.name))
+            self.journal.end("no other path", self.state, circuit=verdict.name, words=decision.reason)
+            return self.recover(following)
+        self._without_recovery(verdict, decision)
+        return None
 
     def _fabric_view(self, verdict: FailureVerdict) -> FabricView:
         active, standby = self.service.setup.active, self.standby
         connected = {} if active is None else {circuit.request: circuit.paths for circuit in active.circuits}
         view = FabricView(self.bench.model, self.state, connected)
-        if verdict.suspect != "unit" or verdict.name not in view.in_service:
+        failing = ends_to_replace(view, verdict) if verdict.suspect == "end" else (verdict.name,)
+        if not set(failing) <= set(view.in_service):
             return view
+        if verdict.suspect == "end":
+            standby.avoided = (*self.state.avoided, *verdict.pucs)
+            ready = (plan for name in failing for plan in standby.plans_for(name, self.spares, self.state.broken))
+            # An attempt with a warm spare leaves the circuits as they were if it fails.
+            plans = tuple(sorted(ready, key=lambda plan: not plan.is_warm))
         # Plans for other circuits would not fit the mesh as it is driven now.
-        if standby.is_fresh and verdict.name in standby.plans:
+        elif standby.is_fresh and verdict.name in standby.plans:
             plans = standby.plans[verdict.name]
         else:
             plans = standby.plans_for(verdict.name, self.spares, self.state.broken)
         refused = standby.refused.items()
-        unusable = tuple(f"{spare}: {reason}" for (unit, spare), reason in refused if unit == verdict.name)
+        unusable = tuple(f"{spare}: {reason}" for (unit, spare), reason in refused if unit in failing)
         return dataclasses.replace(view, plans=plans, unusable=unusable)
 
     def _perform_decision(self, decision: Swap | Reroute, timer: SpanTimer) -> tuple[CircuitProof, ...]:
@@ -587,11 +601,11 @@ class FabricManager(JobCircuits):
         remaining = tuple(request for request in self._active_requests() if request not in new)
         failed, spare, details = "", "", dict[str, Any]()
         if isinstance(decision, Swap):
-            failed, spare = verdict.name, decision.plan.spare
+            failed, spare = decision.plan.failed, decision.plan.spare
             # PUCs that have carried verified light are no longer suspected.
             proven_pucs = {puc for proof in proofs for path in proof.circuit.paths for puc in path.pucs}
             jobs = self._jobs_of(failed)
-            state = self._awaiting_hooks(after_swap(view, verdict, spare, proven_pucs), jobs)
+            state = self._awaiting_hooks(after_swap(view, verdict, failed, spare, proven_pucs), jobs)
             details = {"failed": failed, "spare": spare}
         else:
             state, details = after_reroute(self.state, decision.avoid), {"circuit": verdict.name}
@@ -601,27 +615,29 @@ class FabricManager(JobCircuits):
             self.bench.events.add("replaced", failed=failed, spare=spare)
         return Recovery(verdict, failed, spare, tuple(timer.spans), proofs, remaining)
 
-    def _without_recovery(
-        self, verdict: FailureVerdict, decision: BlameSender | DropSpare | Refuse | NoAction
-    ) -> Recovery | None:
-        if isinstance(decision, BlameSender):
-            self.journal.end("no other path", self.state, circuit=verdict.name, words=decision.reason)
-            return self.recover(decision.verdict)
+    def _without_recovery(self, verdict: FailureVerdict, decision: RemoveLoop | DropSpare | Refuse | NoAction) -> None:
         if isinstance(decision, NoAction):
             self.journal.end("nothing to do", self.state, words=verdict.reason)
-            return None
-        self._block_failed_unit(verdict.name)
+            return
+        if isinstance(decision, RemoveLoop):
+            self._remove_circuits([decision.request])
+            self.journal.end("spare dark", self.state, circuit=verdict.name, words=verdict.reason)
+            self.refresh()
+            return
+        if verdict.suspect == "unit":
+            self._block_failed_unit(verdict.name)
         self._remove_circuits(decision.circuits, decision.dead_modules)
         if isinstance(decision, DropSpare):
             outcome = "drained" if verdict.cause == "drain" else "spare lost"
-            self.journal.end(outcome, with_failed(self.state, verdict), unit=verdict.name, words=verdict.reason)
+            self.journal.end(
+                outcome, with_failed(self.state, verdict, verdict.name), unit=verdict.name, words=verdict.reason
+            )
             self._emit(outcome, {"unit": verdict.name, "words": verdict.reason})
         else:
             state = self._awaiting_hooks(after_refusal(self.state, verdict, decision), decision.jobs)
             self.journal.end("refused", state, words=decision.reason)
             self._emit("refused", {"jobs": list(decision.jobs), "words": decision.reason})
         self.refresh()
-        return None
 
     def _keep_in_service(self, verdict: FailureVerdict, decision: KeepInService, was_stopped: bool) -> NoReturn:
         """End an attempt to drain a unit that serves a job, and raise an error with the reason."""

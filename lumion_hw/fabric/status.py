@@ -21,8 +21,13 @@ Severity = Literal["none", "minor", "major"]
 """Severity of an alarm: ``major`` if a job cannot train, ``minor`` if the fabric tolerates fewer failures."""
 JobCondition = Literal["connected", "not resumed", "not connected", "refused"]
 """Condition of a job; ``not resumed`` if its circuits are set up, but its hooks failed or still run."""
-UnitCondition = Literal["in service", "warm spare", "cold spare", "failed", "drained", "job member", "spare", "unused"]
-"""Condition of a server or accelerator; ``job member`` and ``spare`` while no program manages the fabric."""
+UnitCondition = Literal[
+    "in service", "warm spare", "cold spare", "failed", "cut off", "drained", "job member", "spare", "unused"
+]
+"""Condition of a server or accelerator; ``job member`` and ``spare`` while no program manages the fabric.
+
+``cut off``: a broken PUC of the mesh separates it from the others; it is healthy as far as is known.
+"""
 _SEVERITIES: tuple[Severity, ...] = ("none", "minor", "major")
 
 
@@ -49,7 +54,7 @@ class UnitStatus:
     """A server or accelerator of the fabric.
 
     Attributes:
-        reason: Reason why the unit has failed or was drained, or why the spare is cold; empty otherwise.
+        reason: Reason why the unit has failed, is cut off or was drained, or why the spare is cold; empty otherwise.
         job: Job that the unit serves; empty without one.
         replaces: Member of the job in whose place the unit serves; empty if the unit is that member.
         modules: Names of its optical modules.
@@ -236,7 +241,7 @@ def _condition(
     is_spare: bool,
 ) -> UnitCondition:
     if unit.name in state.failed:
-        return "failed" if unit.name in state.broken else "drained"
+        return "failed" if unit.name in state.broken else "drained" if unit.name in state.drained else "cut off"
     if serves:
         return "in service" if is_managed else "job member"
     if not is_spare:
@@ -258,9 +263,9 @@ def _job_alarms(jobs: Sequence[JobStatus], is_managed: bool) -> list[FabricAlarm
 def _unit_alarms(units: Sequence[UnitStatus]) -> Iterator[FabricAlarm]:
     substitutes = {unit.replaces: unit.name for unit in units if unit.replaces}
     for unit in units:
-        if unit.condition == "failed":
+        if unit.condition in ("failed", "cut off"):
             replaced = f", replaced by {substitutes[unit.name]}" if unit.name in substitutes else ""
-            yield FabricAlarm("minor", unit.name, f"failed{replaced}", unit.reason)
+            yield FabricAlarm("minor", unit.name, f"{unit.condition}{replaced}", unit.reason)
         elif unit.condition == "cold spare":
             yield FabricAlarm("minor", f"spare {unit.name}", "cold", unit.reason)
 

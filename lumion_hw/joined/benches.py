@@ -104,7 +104,8 @@ class LocalBench:
         self.light, self.blink, self.keep = self._segments.light, self._segments.blink, self._segments.keep
 
     def reserve(self) -> None:
-        """Do nothing: this program holds the lock of the bench."""
+        """Raise ``BusyError`` if a change is prepared; this program holds the lock of the bench."""
+        self._segments.check_idle()
 
     def circuits(self) -> BenchCircuits:
         """Return the active circuits."""

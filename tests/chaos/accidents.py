@@ -11,7 +11,7 @@ from typing import Any, Self
 from unittest import mock
 
 from lumion_hw.circuits import BenchLock, lease_clock, lock, lock_owner, state
-from lumion_hw.errors import BusyError
+from lumion_hw.errors import BusyError, LumionError
 from tests.chaos.lives import Life, Step
 from tests.chaos.scene import Scene
 
@@ -33,6 +33,32 @@ def second_program(scene: Scene) -> None:
 
     # Before it holds the lock, the program itself may be the second.
     scene.life.accidents[int(scene.rng.integers(min(20, scene.n_steps), scene.n_steps + 1))] = strike
+
+
+def hold_of_another_user(scene: Scene) -> None:
+    """Another user holds the circuits from a random instant on, with the same state directory or with his own."""
+    directory = scene.directory if scene.rng.integers(2) else scene.directory.with_name("another")
+
+    def strike(life: Life, step: Step) -> None:
+        if step.device == "mesh0":  # the program could not keep its session alive meanwhile
+            life.accidents[life.steps + 1] = strike
+            return
+        lives, scene.files.lives = scene.files.lives, {}
+        assert scene.hold is not None
+        try:
+            with mock.patch.object(lock, "_user", return_value="another"):
+                scene.hold(directory)
+        except LumionError as error:
+            life.log.append(f"the other user was refused: {error.message}")
+            if not isinstance(error, BusyError):
+                scene.findings.broken.append(f"refused without saying who holds the bench: {error.message}")
+        else:
+            scene.findings.broken.append("another user got the bench")
+        finally:
+            scene.files.lives = lives
+
+    # Before it holds the controller, the program itself may be the second.
+    scene.life.accidents[int(scene.rng.integers(min(40, scene.n_steps), scene.n_steps + 1))] = strike
 
 
 def take_over(scene: Scene) -> None:

@@ -12,16 +12,20 @@ from numpy.random import Generator
 
 from lumion_hw import Bench
 from lumion_hw.bench.controller_faults import latched_faults
-from lumion_hw.circuits import CircuitRequest, CircuitService, read_state
+from lumion_hw.circuits import CircuitMaintenance, CircuitRequest, CircuitService, read_state
 from lumion_hw.clock import Clock
 from lumion_hw.errors import CircuitError, ConfigError, LumionError
 from lumion_hw.links.base import Link
+from lumion_hw.links.memory import MemoryLink
 from tests.chaos.lives import Life, LivingFiles, living_files
 from tests.chaos.scene import Fault, Findings, Scene, is_lit, survived
+from tests.circuits.known_mesh import SMALL
 from tests.circuits.lasting_bench import LastingBench
 
 LEASE_S = 3000.0
 """Lease of all circuits, longer than any try."""
+HELD_S = 3.0
+"""Time for which circuits are held, in s of the bench's clock."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Change:
     """A change of circuits by the program that is struck.
 
     Attributes:
-        kind: ``connect``, ``disconnect`` or ``apply``.
+        kind: ``connect``, ``disconnect``, ``apply``, or ``hold``, which changes nothing.
         before: Circuits that stand.
         after: Circuits that stand when the change is done.
     """
@@ -44,8 +48,15 @@ class Change:
             service.connect(requests([name for name in self.after if name not in self.before]), align=False)
         elif self.kind == "disconnect":
             service.disconnect([name for name in self.before if name not in self.after])
+        elif self.kind == "hold":
+            hold(service)
         else:
             service.apply(service.plan_difference(requests(self.after)), align=False)
+
+
+def hold(service: CircuitService) -> None:
+    """Maintain the circuits for a while, as ``lumion hold`` does."""
+    CircuitMaintenance(service).run(HELD_S)
 
 
 def requests(names: Sequence[str]) -> list[CircuitRequest]:
@@ -63,16 +74,17 @@ CHANGES = (
     Change("apply", ("sfp-a:sfp-b",), ("sfp-b:sfp-a",)),
     Change("apply", ("sfp-a:sfp-b", "sfp-b:sfp-a"), ("sfp-b:sfp-a", "sfp-a:sfp-c")),
     Change("apply", ("sfp-a:sfp-b", "sfp-b:sfp-a"), ("sfp-a:sfp-c", "sfp-c:sfp-a")),
+    Change("hold", ("sfp-a:sfp-b", "sfp-b:sfp-a"), ("sfp-a:sfp-b", "sfp-b:sfp-a")),
 )
 
 
 class MortalBench(LastingBench):
     """A bench that outlives its programs, each of which can be struck."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, file: Path = SMALL) -> None:
         self.life: Life | None = None
         self.wires: dict[str, str] = {}
-        super().__init__(directory)
+        super().__init__(directory, file)
 
     def open(self) -> Bench:
         life, links = self.life, self.emulated.link
@@ -83,6 +95,19 @@ class MortalBench(LastingBench):
             self.emulated,
             allow_absent_modules=True,
         )
+
+    def hold(self, directory: Path) -> None:
+        """Hold the circuits in a program that cannot be struck."""
+
+        def link(name: str, _: object) -> Link:
+            # Named differently, because programs of one process wait for each other at an address.
+            return MemoryLink(self.emulated.faults.device(name).connect, self.clock, f"{name} from another process")
+
+        def open_bench() -> Bench:
+            return Bench(self.model, link, self.clock, self.emulated)
+
+        with CircuitService.open(open_bench, self.record, directory, program="lumion hold") as service:
+            hold(service)
 
     @staticmethod
     def _link(link: Link, name: str, life: Life | None) -> Link:
@@ -121,7 +146,7 @@ def run(fault: Fault, rng: Generator, directory: Path) -> Findings:
                 service.connect(requests(change.before), align=False)
         life = bench.begin_life(files)
         scene = Scene(rng, life, n_steps, bench.emulated, bench.model, bench.directory, files, findings)
-        scene.rival, scene.wires = bench.service, bench.wires
+        scene.rival, scene.hold, scene.wires = bench.service, bench.hold, bench.wires
         fault.strike(scene)
         is_done, reported = False, set[str]()
         with survived(scene), bench.service() as service:

@@ -24,7 +24,10 @@ from lumion_hw.storage import load_record
 from tests.chaos.lives import living_files
 from tests.chaos.one_bench import MortalBench
 from tests.chaos.scene import Fault, Findings, Scene, is_lit, survived
+from tests.circuits.known_mesh import SMALL
 from tests.fabric.chaos import photodiodes
+
+SMALL_CMIS = SMALL.with_name("small_cmis.yaml")
 
 WATCHED_S = 2.0
 """Time that a manager is given to notice a fault, in s of the bench's clock."""
@@ -69,7 +72,7 @@ def recover(manager: FabricManager, rng: Generator) -> set[str]:
     """Replace a server whose light goes out."""
     manager.begin()
     name = str(rng.choice(["a", "b"]))
-    manager.bench.emulated.faults.kill_modules(find_unit(manager.bench.model, name).nics)
+    manager.bench.emulated.faults.kill_modules([module_of(nic) for nic in find_unit(manager.bench.model, name).nics])
     manager.run(WATCHED_S)
     return {name}
 
@@ -102,11 +105,16 @@ DIES = {"recover": {"a", "b"}, "replace by hand": {"a", "b"}, "drain": {"a", "b"
 """Servers that the work itself may take out of service."""
 
 
+def module_of(nic: str) -> str:
+    """Return the module of a NIC, which may be one of its lanes."""
+    return nic.partition("/")[0]
+
+
 @cache
-def steps_of(work: str) -> tuple[int, int]:
+def steps_of(work: str, file: Path) -> tuple[int, int]:
     """Return the number of steps of a manager at some work without a fault: until the jobs are connected, and all."""
     with TemporaryDirectory() as folder, living_files() as files:
-        bench, connected = MortalBench(Path(folder)), list[int]()
+        bench, connected = MortalBench(Path(folder), file), list[int]()
         record = load_record(bench.record)
         life = bench.begin_life(files)
         with managing(bench, record, on_event=lambda name, told: connected.append(life.steps)) as manager:
@@ -115,19 +123,19 @@ def steps_of(work: str) -> tuple[int, int]:
         return connected[0], life.steps
 
 
-def run(fault: Fault, rng: Generator, directory: Path) -> Findings:
+def run(fault: Fault, rng: Generator, directory: Path, file: Path = SMALL) -> Findings:
     """Try a fault while a manager works."""
     work = str(rng.choice([*WORK]))
-    n_connected, n_steps = steps_of(work)
+    n_connected, n_steps = steps_of(work, file)
     findings = Findings(story=[work])
     with living_files() as files:
-        bench = MortalBench(directory)
+        bench = MortalBench(directory, file)
         record = load_record(bench.record)
         life = bench.begin_life(files)
         scene = Scene(rng, life, n_steps, bench.emulated, bench.model, bench.directory, files, findings)
         # A manager writes a thousand times to open a bench and connect its jobs, and less often later.
         scene.first_step = int(rng.choice([1, n_connected]))
-        scene.rival, scene.wires = (lambda: managing(bench, record)), bench.wires
+        scene.rival, scene.hold, scene.wires = (lambda: managing(bench, record)), bench.hold, bench.wires
         fault.strike(scene)
         events: list[str] = []
         with survived(scene), managing(bench, record, on_event=lambda name, told: events.append(name)) as manager:
@@ -139,7 +147,7 @@ def run(fault: Fault, rng: Generator, directory: Path) -> Findings:
                 manager.run(1.0)
             judge_alarms(manager, findings)
         findings.story += [*life.log, f"events {events}"]
-        hurt = {server.name for server in bench.model.servers if scene.hurt & set(server.nics)}
+        hurt = {server.name for server in bench.model.servers if scene.hurt & set(map(module_of, server.nics))}
         scene.repair()
         judge_blame(bench, hurt | DIES.get(work, set()), findings)
         bench.life = None

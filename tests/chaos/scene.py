@@ -64,6 +64,7 @@ class Scene:
         repairs: What a person does afterwards.
         first_step: First step at which the fault may strike.
         rival: Opens the same bench in a second program.
+        hold: Holds the circuits of the bench with a state directory, as ``lumion hold`` of another user does.
         wires: For a device whose connection leads elsewhere, the device at the other end.
         must_refuse: Words in the error with which the program must refuse to work; empty if it need not.
         last: Closed when the try is over.
@@ -82,6 +83,7 @@ class Scene:
     repairs: list[Callable[[], None]] = field(default_factory=list)
     first_step: int = 1
     rival: Callable[[], contextlib.AbstractContextManager[Any]] | None = None
+    hold: Callable[[Path], None] | None = None
     wires: dict[str, str] = field(default_factory=dict)
     must_refuse: str = ""
     last: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -95,8 +97,8 @@ class Scene:
         return names[int(self.rng.integers(len(names)))]
 
     def names_of(self, kind: str) -> list[str]:
-        """Return the devices of a kind."""
-        return [name for name, device in self.model.devices.items() if device.kind == kind]
+        """Return the devices of a kind; a module with several lanes is one device."""
+        return [name for name, device in self.model.devices.items() if device.kind == kind and "/" not in name]
 
     def repair(self) -> None:
         """Let a person mend what the fault has broken."""

@@ -23,7 +23,7 @@ from numpy.random import Generator
 from lumion_hw.bench.bench import load
 from lumion_hw.bench.emulated import emulated_on_wires
 from lumion_hw.emulator.assembly import EmulatedBench
-from lumion_hw.errors import ConfigError
+from lumion_hw.errors import BusyError, ConfigError
 from lumion_hw.fabric import read_fabric
 from lumion_hw.remote.pv_names import client_conf, parse_address
 from tests.chaos.scene import Fault, Findings, is_lit
@@ -188,7 +188,7 @@ def _judge_journals(scene: ServedScene) -> None:
     except ConfigError as error:
         scene.findings.by_hand.append(str(error))
         return
-    scene.findings.blamed += sorted(set(state.broken) - scene.hurt)
+    scene.findings.blamed += [f"{name} ({state.failed[name]})" for name in sorted(set(state.broken) - scene.hurt)]
 
 
 # -- strikes
@@ -245,6 +245,25 @@ def disk_full(scene: ServedScene) -> None:
         resource.prlimit(scene.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     if not scene.await_settled():
         scene.start()
+
+
+def hold_of_another_user(scene: ServedScene) -> None:
+    """Another user wants to hold the circuits, with the same state directory or with another one."""
+    scene.wait(1.0)
+    endpoints, record = str(scene.directory / "endpoints.json"), str(RECORD)
+    state = str(scene.directory / str(scene.rng.choice(["state", "elsewhere"])))
+    command = [sys.executable, "-m", "lumion_hw.cli", "hold", str(SMALL), "--endpoints", endpoints, "--record", record]
+    second = subprocess.run(
+        [*command, "--state", state, "--connect", "sfp-a:sfp-b", "--for", "1s"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        env={**os.environ, "LOGNAME": "another"},
+    )
+    scene.findings.story.append(f"hold with {state}: exit {second.returncode}, {second.stderr[-300:]}")
+    if second.returncode != BusyError.exit_code:
+        scene.findings.broken.append(f"the other user was not refused: exit {second.returncode}")
 
 
 def second_server(scene: ServedScene) -> None:
@@ -304,6 +323,7 @@ FAULTS = tuple(
         ("server of a job loses power", "a spare replaces it", server_dies),
         ("disk full in a recovery", "it is finished when there is room, or by the next server process", disk_full),
         ("second server process", "refused with exit code 6; the first does not notice", second_server),
+        ("`lumion hold` of another user", "refused with exit code 6; the server does not notice", hold_of_another_user),
         ("client with the lease killed", "the lease is free at once", _ends_lease(signal.SIGKILL)),
         ("client with the lease frozen", "the lease is free after 3 s", _ends_lease(signal.SIGSTOP)),
         ("two operators", "the second is refused and told who holds the lease", two_operators),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import permutations, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,13 +29,15 @@ from tests.chaos.scene import LIT_W, Fault, Findings, Scene, survived
 from tests.circuits.lasting_bench import HOLD_S
 from tests.joined.two_racks import FILE, JOINED, SEED, emulated_fibres, record_of
 
-OPERATOR = "operator"
+OPERATOR, SECOND = "operator", "second operator"
 CIRCUITS = (
     "rack0:sfp-a:rack1:sfp-a",
     "rack1:sfp-a:rack0:sfp-b",
     "rack0:sfp-b:rack1:sfp-b",
     "rack1:sfp-b:rack0:sfp-a",
 )
+OTHER_CIRCUITS = (*CIRCUITS, "rack0:sfp-a:rack1:sfp-b", "rack1:sfp-a:rack0:sfp-a")
+"""Circuits that a second operator wants: some need the same modules and fibres."""
 
 
 class Server:
@@ -223,9 +227,14 @@ def begin_lives(racks: Racks, files: LivingFiles) -> dict[str, Life]:
 
 @dataclass
 class JoinedScene(Scene):
-    """Several meshes; ``life`` is that of the victim."""
+    """Several meshes; ``life`` is that of the victim.
+
+    Attributes:
+        others: Changes by other operators, each with whether it was carried out.
+    """
 
     racks: Racks | None = None
+    others: list[tuple[JoinedWork, bool]] = field(default_factory=list)
 
 
 def run(fault: Fault, rng: Generator, directory: Path, victim: str = "") -> Findings:
@@ -258,12 +267,52 @@ def run(fault: Fault, rng: Generator, directory: Path, victim: str = "") -> Find
         findings.story += lives[victim].log
         scene.repair()
         with scene.last:
-            judge(racks, work, is_done, findings)
+            judge(racks, work.before, [(work, is_done), *scene.others], findings)
             racks.stop()
     return findings
 
 
-def judge(racks: Racks, work: JoinedWork, is_done: bool, findings: Findings) -> None:
+def second_operator(scene: JoinedScene) -> None:
+    """A second operator changes circuits over the same meshes at a random instant."""
+    racks, (first, then) = scene.racks, scene.rng.choice(len(OTHER_CIRCUITS), 2, replace=False)
+    removed = (CIRCUITS[int(scene.rng.integers(3))],)
+    second = scene.choice(
+        JoinedWork((), (OTHER_CIRCUITS[first],)),
+        JoinedWork((), (OTHER_CIRCUITS[first], OTHER_CIRCUITS[then])),
+        JoinedWork(removed, ()),
+        JoinedWork(removed, ()),
+    )
+    assert racks is not None
+
+    def strike(life: Life, step: Step) -> None:
+        del step
+        is_done = False
+        try:
+            with racks.operator(name=SECOND) as meshes:
+                second.carry_out(meshes)
+            is_done = True
+        except LumionError as error:
+            life.log.append(f"the second operator was refused: {type(error).__name__}: {error}")
+        life.log.append(f"second operator: {second.before} -> {second.after}, done: {is_done}")
+        scene.others.append((second, is_done))
+
+    scene.at_random(strike)
+
+
+def outcomes(before: Sequence[str], changes: Sequence[tuple[JoinedWork, bool]]) -> list[set[str]]:
+    """Return the circuits that may stand after some changes, in any order; one that failed has happened or not."""
+    possible = []
+    for happened in product(*([True] if is_done else [False, True] for _, is_done in changes)):
+        works = [work for (work, _), has_happened in zip(changes, happened, strict=True) if has_happened]
+        for order in permutations(works):
+            circuits = set(before)
+            for work in order:
+                circuits = (circuits | (set(work.after) - set(work.before))) - (set(work.before) - set(work.after))
+            possible.append(circuits)
+    return possible
+
+
+def judge(racks: Racks, before: Sequence[str], changes: Sequence[tuple[JoinedWork, bool]], findings: Findings) -> None:
     """Start what has ended, recover, and look at what is left."""
     try:
         racks.stop()  # all of them first: on one virtual clock, a program that waits delays the others
@@ -272,10 +321,14 @@ def judge(racks: Racks, work: JoinedWork, is_done: bool, findings: Findings) -> 
                 for latched in latched_faults(bench):
                     bench.mesh.controller.clear_fault(latched.fault_id)
             server.start()
+        if (racks.folder / SECOND).exists():
+            with racks.operator(name=SECOND) as meshes:
+                if meshes.unfinished is not None:
+                    findings.story.append(meshes.recover())
         with racks.operator() as meshes:
             if meshes.unfinished is not None:
                 findings.story.append(meshes.recover())
-            _judge_circuits(racks, meshes, work, is_done, findings)
+            _judge_circuits(racks, meshes, outcomes(before, changes), findings)
             meshes.disconnect()
             meshes.connect([JoinedRequest.parse(name) for name in CIRCUITS])
             if any(status.problems for status in meshes.status()):
@@ -289,7 +342,7 @@ def judge(racks: Racks, work: JoinedWork, is_done: bool, findings: Findings) -> 
             findings.by_hand.append(f"a change stays unfinished on {name}")
 
 
-def _judge_circuits(racks: Racks, meshes: JoinedMeshes, work: JoinedWork, is_done: bool, findings: Findings) -> None:
+def _judge_circuits(racks: Racks, meshes: JoinedMeshes, expected: Sequence[set[str]], findings: Findings) -> None:
     racks.clock.sleep(1.0)
     statuses = {status.name: status for status in meshes.status()}
     whole = {name for name, status in statuses.items() if not status.problems}
@@ -300,7 +353,6 @@ def _judge_circuits(racks: Racks, meshes: JoinedMeshes, work: JoinedWork, is_don
         origins_w = racks.fibres.ends[target[0]].origins(target[1])
         if origins_w.get(source, 0.0) < LIT_W:
             findings.lost.append(f"{name} is dark and counts as connected")
-    expected = [set(work.after)] if is_done else [set(work.before), set(work.after)]
     if whole not in expected and not lost:
-        findings.lost += sorted(set(work.before) & set(work.after) - set(statuses))
+        findings.lost += sorted(set.intersection(*expected) - set(statuses))
         findings.broken.append(f"{sorted(whole)} is neither before nor after the change")

@@ -22,6 +22,7 @@ from tests.chaos.accidents import (
     fibre_cut,
     flipped_bit,
     flipped_fabric_bit,
+    hold_of_another_user,
     renumbered,
     second_program,
     take_over,
@@ -29,11 +30,13 @@ from tests.chaos.accidents import (
 from tests.chaos.lives import disk, kill, kill_in_the_middle, pause, sever, slow_disk
 from tests.chaos.scene import Fault, Findings, Scene, injected
 
+CMIS = "fabric of CMIS modules"
 BENCH, FABRIC, OPERATOR, MESHES = "circuits", "fabric", "several meshes: operator", "several meshes: a bench"
 DEVICE, SCAN, SERVED = "one device", "scan", "served bench"
 RUN: dict[str, Callable[[Fault, Generator, Path], Findings]] = {
     BENCH: one_bench.run,
     FABRIC: one_fabric.run,
+    CMIS: partial(one_fabric.run, file=one_fabric.SMALL_CMIS),
     OPERATOR: partial(several_meshes.run, victim=several_meshes.OPERATOR),
     MESHES: partial(several_meshes.run, victim="a bench"),
     DEVICE: devices.run,
@@ -76,18 +79,35 @@ def a_source(scene: Scene) -> int:
     return int(scene.choice(4, 5, 8, 9, 11))
 
 
-def module_severed(scene: Scene) -> None:
-    """The connection to a module is half open from a random step on."""
-    name = scene.choice(*scene.names_of("sfp-8472"))
-    scene.hurt.add(name)
-    scene.at_random(sever(name))
+def a_number(scene: Scene) -> float:
+    """Draw a number of accesses."""
+    return float(scene.choice(1, 10, 100))
+
+
+def module_severed(kind: str) -> Strike:
+    """Return the strike that the connection to a module is half open from a random step on."""
+
+    def strike(scene: Scene) -> None:
+        name = scene.choice(*scene.names_of(kind))
+        scene.hurt.add(name)
+        scene.at_random(sever(name))
+
+    return strike
+
+
+def unpowered_server(kind: str) -> Strike:
+    """Return the strike that a server with a module of this kind loses power."""
+    return injected("bench", "kill_modules", modules=lambda scene: [scene.choice(*scene.names_of(kind))])
 
 
 UNDONE = "the change is complete or undone; the next program goes on without help"
 LOST_NAMED = "the change is complete or undone, or the next program names every circuit that is lost"
 ONE_PROGRAM = "the second program is refused and named; the first does not notice"
 RESUMED = "the next manager finishes or undoes what was begun; every job is connected or refused with a reason"
+ONLY_ITS_SERVER = "only the server of the module counts as failed; a spare replaces it"
 DAMAGED = "used if a later entry says everything; otherwise refused by line, and nothing is changed"
+HELD = "refused, because a program or host holds the bench; the first program does not notice"
+ONE_OPERATOR = "each change is complete or undone; an operator in the way of the other is refused by name"
 BOTH_OR_NONE = "after `recover`, each circuit is whole or gone on all benches"
 
 PROCESS: tuple[tuple[str, Strike], ...] = (
@@ -122,7 +142,21 @@ MODULES: tuple[tuple[str, Strike], ...] = (
     ("laser of a module breaks", injected("sfp-8472", "laser_broken")),
     ("transmitter-disable pin asserted", injected("sfp-8472", "tx_disable_pin")),
     ("cable of a module pulled", injected("sfp-8472", "no_cable")),
-    ("connection of a module half open", module_severed),
+    ("connection of a module half open", module_severed("sfp-8472")),
+)
+CMIS_MODULES: tuple[tuple[str, Strike], ...] = (
+    ("module loses power", injected("cmis", "module_dead")),
+    ("module restarts", injected("cmis", "module_reset")),
+    ("I2C bus of a module hangs", injected("cmis", "bus_stuck")),
+    ("module does not acknowledge 1 to 100 accesses", injected("cmis", "nack", strength=a_number)),
+    ("transmitters of a module fail", injected("cmis", "tx_failure")),
+    ("module enters its fault state (TEC runaway)", injected("cmis", "tec_runaway")),
+    ("low-power pin asserted", injected("cmis", "low_power_pin")),
+    ("data path of a module is never initialized", injected("cmis", "stuck_init")),
+    ("receivers of a module dark", injected("cmis", "los")),
+    ("cable of a module pulled", injected("cmis", "no_cable")),
+    ("connection of a module half open", module_severed("cmis")),
+    ("server loses power", unpowered_server("cmis")),
 )
 INSTRUMENTS: tuple[tuple[str, Strike], ...] = (
     ("power meter loses power", injected("meter0", "no_power")),
@@ -146,12 +180,7 @@ CHIP: tuple[tuple[str, Strike], ...] = (
         injected("bench", "turn_polarization", transponder=lambda scene: scene.choice(*scene.names_of("sfp-8472"))),
     ),
 )
-SERVERS: tuple[tuple[str, Strike], ...] = (
-    (
-        "server loses power",
-        injected("bench", "kill_modules", modules=lambda scene: [scene.choice(*scene.names_of("sfp-8472"))]),
-    ),
-)
+SERVERS: tuple[tuple[str, Strike], ...] = (("server loses power", unpowered_server("sfp-8472")),)
 
 
 def rows(layer: str, promise: str, *tables: tuple[tuple[str, Strike], ...], weight: float = 1.0) -> tuple[Fault, ...]:
@@ -163,6 +192,7 @@ FAULTS: tuple[Fault, ...] = (
     *rows(BENCH, UNDONE, PROCESS, TIME, weight=1.5),
     *rows(BENCH, LOST_NAMED, CONTROLLER, MODULES, INSTRUMENTS),
     Fault("second program", BENCH, ONE_PROGRAM, second_program),
+    Fault("`lumion hold` of another user", BENCH, HELD, hold_of_another_user),
     Fault("second program takes over", BENCH, "it waits for a change; the first then changes nothing", take_over),
     Fault("two modules on each other's serial port (ttyUSB renumbered)", BENCH, "refused by serial number", renumbered),
     Fault(
@@ -173,13 +203,16 @@ FAULTS: tuple[Fault, ...] = (
     ),
     *rows(FABRIC, RESUMED, PROCESS, TIME, weight=1.5),
     *rows(FABRIC, "no server is blamed; the circuits come back when the controller does", CONTROLLER),
-    *rows(FABRIC, "only the server of the module counts as failed; a spare replaces it", MODULES, SERVERS, weight=1.5),
+    *rows(FABRIC, ONLY_ITS_SERVER, MODULES, SERVERS, weight=1.5),
     *rows(FABRIC, "no server is blamed; every dark circuit is reported", INSTRUMENTS),
     *rows(FABRIC, "another path, a spare for the server at that fibre, or a report", CHIP),
+    *rows(CMIS, ONLY_ITS_SERVER, CMIS_MODULES),
     Fault("a bit of the fabric's journal flips", FABRIC, DAMAGED, flipped_fabric_bit),
     Fault("second manager", FABRIC, ONE_PROGRAM, second_program),
+    Fault("`lumion hold` of another user", FABRIC, HELD, hold_of_another_user),
     *rows(OPERATOR, BOTH_OR_NONE, PROCESS, weight=1.5),
     Fault("fibre between meshes pulled", OPERATOR, "the message names the fibre; all benches are set back", fibre_cut),
+    Fault("second operator", OPERATOR, ONE_OPERATOR, several_meshes.second_operator),
     *rows(MESHES, BOTH_OR_NONE, PROCESS, CONTROLLER),
     *devices.FAULTS,
     *scans.FAULTS,

@@ -9,8 +9,9 @@ import pytest
 from lumion_hw import Bench
 from lumion_hw.circuits import PathSetup
 from lumion_hw.errors import CircuitError, DeviceError
+from lumion_hw.mesh.routing.request import opposite_state
 from tests.circuits.known_mesh import A_TO_B, edited, path_setup
-from tests.circuits.planted_faults import stick_on_the_way, with_fibres_swapped
+from tests.circuits.planted_faults import stick, stick_on_the_way, with_fibres_swapped
 
 FORTH = A_TO_B[0]
 
@@ -135,3 +136,36 @@ def test_standing_circuits_are_not_touched_by_a_diagnosis(bench: Bench, setup: P
     with pytest.raises(CircuitError):
         setup.connect([FORTH])
     assert least_w > 0.95 * stands_w
+
+
+def test_an_active_circuit_that_loses_its_light_is_diagnosed_and_left_as_it_was(bench: Bench, setup: PathSetup) -> None:
+    setup.connect([FORTH])
+    assert setup.active is not None
+    puc = setup.active.circuits[0].path.pucs[2]
+    stick(setup, puc, opposite_state(setup.active.states[puc]))
+    driven_ma = bench.mesh.confirmed_currents_ma()
+    finding = setup.diagnose(FORTH)
+    assert (finding.place, finding.pucs, finding.may_be_outside) == ("path", (puc,), False)
+    assert np.array_equal(bench.mesh.confirmed_currents_ma(), driven_ma)
+    assert not bench.transponders[FORTH.source].status().tx_disabled
+    assert [circuit.request for circuit in setup.active.circuits] == [FORTH]
+
+
+def test_a_circuit_whose_light_arrives_has_no_diagnosis(setup: PathSetup) -> None:
+    setup.connect([FORTH])
+    with pytest.raises(CircuitError, match="its light arrives"):
+        setup.diagnose(FORTH)
+
+
+def test_light_that_no_photodiode_sees_leaves_puc_and_fibre_as_suspects(tmp_path: Path) -> None:
+    path = edited(tmp_path, ("columns: [2]", "columns: [2]\n  monitor_ports: [3, 8, 13]"))
+    with Bench.emulate(path, seed=5) as bench:
+        setup = path_setup(bench)
+        setup.connect([FORTH])
+        assert setup.active is not None
+        puc = setup.active.circuits[0].path.pucs[-1]
+        stick(setup, puc, opposite_state(setup.active.states[puc]))
+        finding = setup.diagnose(FORTH)
+    assert finding.may_be_outside
+    assert puc in finding.pucs
+    assert f"PUC {puc} does not reach its state, or port 1 or its fibre is dead" in finding.detail

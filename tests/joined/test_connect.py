@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lumion_hw.circuits import CircuitMaintenance
 from lumion_hw.errors import BusyError, CircuitError, ConfigError, LinkError, LinkLost, NoPathError
 from lumion_hw.joined import JoinedBench, JoinedMeshes, JoinedRequest, LocalBench
 from lumion_hw.joined.journal import JoinedJournal
@@ -59,6 +60,20 @@ def test_the_budget_adds_up_over_meshes_and_fibres(racks: TwoRacks) -> None:
     assert racks.names() == NOTHING
 
 
+def test_only_the_segment_that_ends_at_a_receiver_has_a_margin(racks: TwoRacks) -> None:
+    with racks.program() as joined:
+        joined.connect(ONE)
+    circuits = {name: bench.circuits().circuits[0] for name, bench in racks.benches.items()}
+    assert [circuits[name]["margin_db"] for name in ("rack0", "spine")] == [None, None]
+    assert circuits["rack1"]["margin_db"] > 0.0
+    for service in racks.services.values():
+        CircuitMaintenance(service).step()
+        (circuit,) = service.state.circuits
+        assert (circuit.proof["overload_margin_db"] is None) is (circuit.proof["margin_db"] is None)
+        assert circuit.proof["received_dbm"] is not None
+        assert circuit.marks == ()
+
+
 def test_disconnecting_frees_every_bench_and_the_circuits_fit_again(racks: TwoRacks) -> None:
     with racks.program() as joined:
         joined.connect(ALL)
@@ -107,6 +122,18 @@ def test_a_second_operator_is_refused_while_a_change_is_prepared(racks: TwoRacks
     spine.undo("first-1", "enough")
     with racks.program("b") as second:
         second.connect([ALL[1]])
+
+
+def test_a_second_operator_disconnects_nothing_while_a_change_is_prepared(racks: TwoRacks) -> None:
+    with racks.program("a") as first:
+        first.connect([ALL[1]])
+        plan, names = first.plan(ONE), racks.names()
+        racks.benches["spine"].prepare("first-1", plan.segments_of("spine"))
+    with racks.program("b") as second:
+        with pytest.raises(BusyError, match="the change first-1 of joined meshes is prepared"):
+            second.disconnect([ALL[1].name])
+        assert second.unfinished is None
+        assert racks.names() == names
 
 
 class _DyingBench:

@@ -56,6 +56,8 @@ ESTOP = "ESTOP (latched): emergency stop"
     [
         ({}, OK, "2 circuits up, smallest margin 6.3 dB at b:a"),
         ({"circuits": (a_circuit("a:b"),)}, OK, "1 circuit up, margin 9.0 dB at a:b"),
+        ({"circuits": (a_circuit("p0:p4", None), a_circuit("p1:b"))}, OK, "2 circuits up, margin 9.0 dB at p1:b"),
+        ({"circuits": (a_circuit("p0:p4", None),)}, OK, "1 circuit up"),
         ({"circuits": ()}, OK, "Calibrated, no circuits connected"),
         (
             {"circuits": (), "record_sha256": ""},

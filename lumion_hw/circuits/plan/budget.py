@@ -74,6 +74,10 @@ class LaneBudget:
         )
 
 
+NO_LIMIT_DBM = 90.0
+"""Overload power, and with a minus sign the sensitivity, where the light goes on to another mesh."""
+
+
 @dataclass(frozen=True)
 class LinkBudget:
     """Expected power and signal quality of a circuit; for a circuit with two arms, of both together.
@@ -126,6 +130,11 @@ class LinkBudget:
     heater_mw: float
     lanes: tuple[LaneBudget, ...] = ()
     crosstalk_source: str = ""
+
+    @property
+    def has_receiver(self) -> bool:
+        """Whether the circuit ends at a receiver, which limits its power, and not at a fibre to another mesh."""
+        return self.overload_dbm < NO_LIMIT_DBM
 
     @property
     def margin_db(self) -> float:

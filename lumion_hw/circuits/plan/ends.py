@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.file.module_optics import ModuleFormat, ModuleOptics
+from lumion_hw.circuits.plan.budget import NO_LIMIT_DBM
 from lumion_hw.circuits.plan.planned import PlannedCircuit, Strategy
 from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.errors import CircuitError, NoPathError, name_hint
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology
 
-_NO_LIMIT_DBM = 90.0
 _SAME_CARRIER_NM = 0.029
 """Largest wavelength difference between a carrier and a coherent receiver, 3.6 GHz (400ZR)."""
 
@@ -97,7 +97,7 @@ def _arriving_signal(request: CircuitRequest) -> ModuleOptics:
 def _passing(sender: ModuleOptics) -> ModuleOptics:
     """Return the receiver that stands for a fibre to another mesh; only the last bench checks the power."""
     return replace(
-        sender, receives_nm=(0.0, math.inf), sensitivity_dbm=-_NO_LIMIT_DBM, overload_dbm=_NO_LIMIT_DBM, max_dgd_ps=None
+        sender, receives_nm=(0.0, math.inf), sensitivity_dbm=-NO_LIMIT_DBM, overload_dbm=NO_LIMIT_DBM, max_dgd_ps=None
     )
 
 

@@ -3,7 +3,7 @@
 import { known } from "/live.js";
 import { byId, element, parent, setText, show } from "/format.js";
 
-const SEVERITY = { "in service": 0, "warm spare": 0, "cold spare": 1, failed: 2, drained: -1, "job member": -1, spare: -1, unused: -1 };
+const SEVERITY = { "in service": 0, "warm spare": 0, "cold spare": 1, failed: 2, "cut off": 1, drained: -1, "job member": -1, spare: -1, unused: -1 };
 let shown = "";
 
 export function drawFabric() {
