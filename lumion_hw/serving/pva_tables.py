@@ -229,6 +229,7 @@ SCALARS: Mapping[str, tuple[str, Callable[[ServedState], _ScalarValue]]] = {
         _fabric(lambda f: [job.name for job in f.jobs if job.condition == "refused"], [], "refused", "not connected"),
     ),
     "fabric:failed": ("as", _fabric(_names("failed"), [], "failed")),
+    "fabric:cut_off": ("as", _fabric(_names("cut off"), [], "cut off")),
     "fabric:drained": ("as", _fabric(_names("drained"), [])),
     "fabric:warm": ("as", _fabric(_names("warm spare"), [])),
     "fabric:cold": ("as", _fabric(_names("cold spare"), [], "cold")),

@@ -25,9 +25,14 @@ TROUBLED = a_fabric(
         FabricAlarm("major", "job train", "refused", "no spare is left"),
         FabricAlarm("minor", "spare c", "cold", "no path"),
         FabricAlarm("minor", "a", "without a usable spare", "c: no path"),
+        FabricAlarm("minor", "d", "cut off", "PUC 3"),
     ),
     jobs=(JobStatus("train", ("a", "b"), "refused", "no spare is left"),),
-    units=(UnitStatus("a", "in service", job="train"), UnitStatus("c", "cold spare", "no path")),
+    units=(
+        UnitStatus("a", "in service", job="train"),
+        UnitStatus("c", "cold spare", "no path"),
+        UnitStatus("d", "cut off", "PUC 3"),
+    ),
 )
 
 
@@ -35,9 +40,10 @@ TROUBLED = a_fabric(
     ("name", "value"),
     [
         ("fabric:severity", (2, MAJOR, "job train refused: no spare is left; spare c cold: no path; "
-                             "a without a usable spare: c: no path")),
+                             "a without a usable spare: c: no path; d cut off: PUC 3")),
         ("fabric:refused", (["train"], MAJOR, "job train refused: no spare is left")),
         ("fabric:cold", (["c"], MINOR, "spare c cold: no path")),
+        ("fabric:cut_off", (["d"], MINOR, "d cut off: PUC 3")),
         ("fabric:warm", ([], AlarmSeverity.NONE, "")),
         ("fabric:plans_ready", (True, MINOR, "a without a usable spare: c: no path")),
         ("fabric:circuits", (["sfp-a:sfp-c", "sfp-c:sfp-a"], AlarmSeverity.NONE, "")),
