@@ -7,9 +7,8 @@ faintly. A barrier then separates both signs, and a fit stays on the side on whi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -45,8 +44,12 @@ _PAIRS = tuple(zip(COUPLER_GROUPS, reversed(COUPLER_GROUPS), strict=True))
 _SHARES = dict(zip(COUPLER_GROUPS, (2.0, 1.0), strict=True))
 # Difference between two equivalent solutions, in standard errors, that hardly changes the error.
 _SMALL_SIGMA = 0.5
-# Increase of χ² at a point that two rounds of a fit may still turn into an equivalent solution.
-_MAX_UNADJUSTED, _ADJUSTING_ROUNDS = 1000.0, 2
+# Increase of χ² at a point that an adjustment of the PUC's parameters may turn into an equivalent solution.
+_MAX_UNADJUSTED = 5000.0
+# Number of settings that show whether two solutions are equivalent.
+_FEW_SETTINGS = 100
+# Change of a parameter for its derivative, in rad or dB.
+_DIFFERENCE = 1e-4
 _ARMS = "arm_difference_db"
 
 
@@ -78,19 +81,15 @@ def fit_with_best_signs(
     return fit
 
 
-def equivalent_solutions(
-    fitting: GlobalFit, model: MeshModel, likelihood: Likelihood, prior: Prior, fit: FitResult
-) -> Real:
+def equivalent_solutions(model: MeshModel, likelihood: Likelihood, fit: FitResult) -> Real:
     """Return the standard errors due to other coupler angles with the same light.
 
     If light does not show the sign of one coupler angle of a PUC, it does not show the sign of the arms' difference in
     loss, either. Both solutions explain the readings, but the other coupler angle differs between them.
 
     Args:
-        fitting: Runs fits of the same parameters and readings as ``fit``.
         model: Model of the mesh.
         likelihood: The readings.
-        prior: Prior knowledge.
         fit: The fit, with P parameters; its errors are valid.
 
     Returns:
@@ -99,29 +98,50 @@ def equivalent_solutions(
     """
     columns, sigma_rad = list[Real](), np.zeros(model.space.size)
     sigma_rad[fit.free] = np.sqrt(np.diag(fit.inverse))
+    # A part of the settings is enough for the parameters of one PUC.
+    step = max(len(likelihood.observations) // _FEW_SETTINGS, 1)
+    few = likelihood[::step]
     for name, other in _PAIRS:
         angles, own = model.space.group(other), model.space.group(name)
         for puc in np.flatnonzero(fit.free[own] & fit.free[angles]).tolist():
-            points = _with_reversed_arms(fit.parameters, name, puc)
-            changes = [(_chi2_between(model, likelihood, fit, point), point) for point in points]
-            chi2, point = min(changes, default=(np.inf, fit.parameters), key=itemgetter(0))
-            shift_rad = getattr(point, other)[puc] - getattr(fit.parameters, other)[puc]
-            if chi2 > _MAX_UNADJUSTED or abs(shift_rad) < _SMALL_SIGMA * sigma_rad[angles][puc]:
+            points = list(_with_reversed_arms(fit.parameters, name, puc))
+            chi2 = _chi2_to(points, model, few, fit)
+            if not points or step * min(chi2) > _MAX_UNADJUSTED:
                 continue
-            if chi2 > _MIN_GAIN:
-                trial = fitting.run(point, _ADJUSTING_ROUNDS, near=True, allow_near_information=True)
-                chi2, point = trial.cost(prior) - fit.cost(prior), trial.parameters
-            if chi2 < _MIN_GAIN:
-                change = model.space.pack(point) - fit.vector
+            chi2_left, change = _adjusted_change(points[int(np.argmin(chi2))], puc, model, few, fit)
+            is_small = abs(change[angles][puc]) < _SMALL_SIGMA * sigma_rad[angles][puc]
+            if step * chi2_left < _MIN_GAIN and not is_small:
                 change[own] = 0.0
                 columns.append(change[fit.free] * np.sqrt(0.5))  # both solutions are equally likely
     return np.column_stack(columns) if columns else np.zeros((int(fit.free.sum()), 0))
 
 
-def _chi2_between(model: MeshModel, likelihood: Likelihood, fit: FitResult, point: MeshParameters) -> float:
-    at_point, present = (model.predict(at, likelihood.observations) for at in (point, fit.parameters))
-    change = ((at_point - present) / likelihood.sigma_ma(fit.discrepancy))[likelihood.used]
-    return float(change @ change)
+def _adjusted_change(
+    point: MeshParameters, puc: int, model: MeshModel, likelihood: Likelihood, fit: FitResult
+) -> tuple[float, Real]:
+    """Adjust the parameters of one PUC until the light is that of the fit; return the χ² left and the whole change."""
+    sigma_ma, used, vector = likelihood.sigma_ma(fit.discrepancy), likelihood.used, model.space.pack(point)
+
+    def light(at: Real) -> Real:
+        return (model.predict(model.space.unpack(at), likelihood.observations) / sigma_ma)[used]
+
+    numbers = [model.space.group(name).start + puc for name in ("passive_phase_rad", "loss_db", *COUPLER_GROUPS, _ARMS)]
+    present, steps = light(vector), np.zeros((len(numbers), len(vector)))
+    steps[np.arange(len(numbers)), numbers] = _DIFFERENCE
+    slopes = np.column_stack([(light(vector + step) - present) / _DIFFERENCE for step in steps])
+    off = light(fit.vector) - present
+    adjustment = np.linalg.lstsq(slopes, off, rcond=None)[0]
+    vector[numbers] += adjustment
+    return float(((off - slopes @ adjustment) ** 2).sum()), vector - fit.vector
+
+
+def _chi2_to(points: Sequence[MeshParameters], model: MeshModel, likelihood: Likelihood, fit: FitResult) -> list[float]:
+    """Return how far the light at some points is from that at the end of the fit, as χ²."""
+    if not points:
+        return []
+    present_ma, sigma_ma = model.predict(fit.parameters, likelihood.observations), likelihood.sigma_ma(fit.discrepancy)
+    changes = ((model.predict(point, likelihood.observations) - present_ma) / sigma_ma for point in points)
+    return [float((change[likelihood.used] ** 2).sum()) for change in changes]
 
 
 def _finished(fitting: GlobalFit, fit: FitResult) -> FitResult:
@@ -133,7 +153,7 @@ def _with_reversed_sign(
 ) -> FitResult | None:
     """Return the fit with one coupler angle of the opposite sign; ``None`` if the sign falls back or gains nothing."""
     points = [_with_reversed_angle(fit.parameters, name, puc), *_with_reversed_arms(fit.parameters, name, puc)]
-    changes = [_chi2_between(model, likelihood, fit, point) for point in points]
+    changes = _chi2_to(points, model, likelihood, fit)
     point = points[int(np.argmin(changes))]
     if min(changes) < _MIN_GAIN:  # light does not show this sign
         return None

@@ -304,9 +304,8 @@ class FaultDiagnosis:
             # Before the missing effects were added, the drift may have stood for them.
             if (followed := diagnosis._follow_measured_drift(diagnosed)) is not diagnosed:
                 diagnosed, scores = followed, diagnosis._score_needed_rows(followed)
-        fitting = diagnosis._fitting(diagnosed.likelihood, diagnosed.dead)
-        fit = fitting.stated(diagnosed.fit)
-        by_signs = equivalent_solutions(fitting, diagnosis.model, diagnosed.likelihood, diagnosis.prior, fit)
+        fit = diagnosis._fitting(diagnosed.likelihood, diagnosed.dead).stated(diagnosed.fit)
+        by_signs = equivalent_solutions(diagnosis.model, diagnosed.likelihood, fit)
         errors = stated_errors(diagnosis.model.space, fit, scores, by_signs)
         return replace(diagnosed, fit=errors.fit, widened=errors.widened, doubts=errors.doubts)
 
