@@ -7,7 +7,7 @@ faintly. A barrier then separates both signs, and a fit stays on the side on whi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -100,15 +100,15 @@ def equivalent_solutions(model: MeshModel, likelihood: Likelihood, fit: FitResul
     sigma_rad[fit.free] = np.sqrt(np.diag(fit.inverse))
     # A part of the settings is enough for the parameters of one PUC.
     step = max(len(likelihood.observations) // _FEW_SETTINGS, 1)
-    few = likelihood[::step]
+    light = _Light(model, likelihood[::step], fit)
     for name, other in _PAIRS:
         angles, own = model.space.group(other), model.space.group(name)
         for puc in np.flatnonzero(fit.free[own] & fit.free[angles]).tolist():
             points = list(_with_reversed_arms(fit.parameters, name, puc))
-            chi2 = _chi2_to(points, model, few, fit)
+            chi2 = [light.chi2(point) for point in points]
             if not points or step * min(chi2) > _MAX_UNADJUSTED:
                 continue
-            chi2_left, change = _adjusted_change(points[int(np.argmin(chi2))], puc, model, few, fit)
+            chi2_left, change = light.adjusted_change(points[int(np.argmin(chi2))], puc)
             is_small = abs(change[angles][puc]) < _SMALL_SIGMA * sigma_rad[angles][puc]
             if step * chi2_left < _MIN_GAIN and not is_small:
                 change[own] = 0.0
@@ -116,32 +116,37 @@ def equivalent_solutions(model: MeshModel, likelihood: Likelihood, fit: FitResul
     return np.column_stack(columns) if columns else np.zeros((int(fit.free.sum()), 0))
 
 
-def _adjusted_change(
-    point: MeshParameters, puc: int, model: MeshModel, likelihood: Likelihood, fit: FitResult
-) -> tuple[float, Real]:
-    """Adjust the parameters of one PUC until the light is that of the fit; return the χ² left and the whole change."""
-    sigma_ma, used, vector = likelihood.sigma_ma(fit.discrepancy), likelihood.used, model.space.pack(point)
+class _Light:
+    """Computed light, in standard deviations of the readings, beside that of a fit."""
 
-    def light(at: Real) -> Real:
-        return (model.predict(model.space.unpack(at), likelihood.observations) / sigma_ma)[used]
+    def __init__(self, model: MeshModel, likelihood: Likelihood, fit: FitResult) -> None:
+        self._model, self._likelihood, self._fit = model, likelihood, fit
+        self._sigma_ma = likelihood.sigma_ma(fit.discrepancy)
+        self._of_fit = self._at(fit.parameters)
 
-    numbers = [model.space.group(name).start + puc for name in ("passive_phase_rad", "loss_db", *COUPLER_GROUPS, _ARMS)]
-    present, steps = light(vector), np.zeros((len(numbers), len(vector)))
-    steps[np.arange(len(numbers)), numbers] = _DIFFERENCE
-    slopes = np.column_stack([(light(vector + step) - present) / _DIFFERENCE for step in steps])
-    off = light(fit.vector) - present
-    adjustment = np.linalg.lstsq(slopes, off, rcond=None)[0]
-    vector[numbers] += adjustment
-    return float(((off - slopes @ adjustment) ** 2).sum()), vector - fit.vector
+    def _at(self, parameters: MeshParameters) -> Real:
+        light_ma = self._model.predict(parameters, self._likelihood.observations)
+        at: Real = (light_ma / self._sigma_ma)[self._likelihood.used]
+        return at
 
+    def chi2(self, point: MeshParameters) -> float:
+        """Return how far the light at a point is from that of the fit."""
+        return float(((self._at(point) - self._of_fit) ** 2).sum())
 
-def _chi2_to(points: Sequence[MeshParameters], model: MeshModel, likelihood: Likelihood, fit: FitResult) -> list[float]:
-    """Return how far the light at some points is from that at the end of the fit, as χ²."""
-    if not points:
-        return []
-    present_ma, sigma_ma = model.predict(fit.parameters, likelihood.observations), likelihood.sigma_ma(fit.discrepancy)
-    changes = ((model.predict(point, likelihood.observations) - present_ma) / sigma_ma for point in points)
-    return [float((change[likelihood.used] ** 2).sum()) for change in changes]
+    def adjusted_change(self, point: MeshParameters, puc: int) -> tuple[float, Real]:
+        """Adjust the parameters of a PUC to the light of the fit; return the χ² left and the whole change."""
+        space, vector, present = self._model.space, self._model.space.pack(point), self._at(point)
+        names = ("passive_phase_rad", "loss_db", *COUPLER_GROUPS, _ARMS)
+        numbers = [space.group(name).start + puc for name in names]
+        slopes = np.empty((len(present), len(numbers)))
+        for column, number in enumerate(numbers):
+            step = np.zeros(space.size)
+            step[number] = _DIFFERENCE
+            slopes[:, column] = (self._at(space.unpack(vector + step)) - present) / _DIFFERENCE
+        off = self._of_fit - present
+        adjustment = np.linalg.lstsq(slopes, off, rcond=None)[0]
+        vector[numbers] += adjustment
+        return float(((off - slopes @ adjustment) ** 2).sum()), vector - self._fit.vector
 
 
 def _finished(fitting: GlobalFit, fit: FitResult) -> FitResult:
@@ -153,7 +158,8 @@ def _with_reversed_sign(
 ) -> FitResult | None:
     """Return the fit with one coupler angle of the opposite sign; ``None`` if the sign falls back or gains nothing."""
     points = [_with_reversed_angle(fit.parameters, name, puc), *_with_reversed_arms(fit.parameters, name, puc)]
-    changes = _chi2_to(points, model, likelihood, fit)
+    light = _Light(model, likelihood, fit)
+    changes = [light.chi2(point) for point in points]
     point = points[int(np.argmin(changes))]
     if min(changes) < _MIN_GAIN:  # light does not show this sign
         return None
@@ -196,10 +202,11 @@ def _with_reversed_angle(parameters: MeshParameters, name: str, puc: int) -> Mes
 
 
 def _with_reversed_arms(parameters: MeshParameters, name: str, puc: int) -> Iterator[MeshParameters]:
-    """Yield parameters with the signs of a coupler angle and of the difference in loss between the arms reversed.
+    """Yield parameters with the signs of a coupler angle and of the arms' difference in loss reversed.
 
-    Either light from one arm gets the strength that light from the other one had, so that both interfere equally; the
-    other angle keeps the ratio of the two constant where it matters, in the one direction of the light or the other.
+    The light of the two arms exchanges its strengths, so that it interferes as before. In the other states of the PUC
+    the ratio of these strengths must not change: the other coupler angle follows, first for light in one direction,
+    then for light in the opposite one.
     """
     point, other = _with_reversed_angle(parameters, name, puc), dict(_PAIRS)[name]
     differences_db = parameters.extra_physics.get(_ARMS, np.zeros(0)).copy()

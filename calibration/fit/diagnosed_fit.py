@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +30,7 @@ from calibration.diagnose.element_faults import heater_breakdown_defect, miswiri
 from calibration.diagnose.miswiring import EXCHANGED, Miswiring, miswiring_candidates
 from calibration.diagnose.outliers import MAX_OUTLIER_SHARE, find_outliers
 from calibration.fit.coupler_signs import equivalent_solutions, fit_with_best_signs
-from calibration.fit.frequencies import equivalent_branches
+from calibration.fit.frequencies import fit_on_best_branch
 from calibration.fit.global_fit import CONVERGED_SIGMA, ON_THE_WAY_SIGMA, FitResult, GlobalFit, Round
 from calibration.fit.growth import Scores, pair_directions, score_rows
 from calibration.fit.row_scores import MIN_GAIN, RowScore, fitted_prior_width
@@ -60,8 +59,6 @@ _HEATER_GROUPS = (*LAW_TERMS, "heat_factor")
 _SUSPECTS = 5
 _MISWIRED_SHARE = 0.6
 _SWEPT_WORKING_SIGMA = 8.0
-# Fit steps on another branch before the comparison: its minimum is only a few standard errors away.
-_BRANCH_ROUNDS = 3
 # Share of the readings' freedom that a fit must leave before its residuals show the drift from setting to setting.
 _MIN_SPARE = 0.3
 # Change of the measured drift, as a factor, after which the fit is repeated.
@@ -555,26 +552,9 @@ class FaultDiagnosis:
         group = self.model.space.group("source_detuning_hz")
         if not self.free[group].all() or self.model.work.is_used_up:
             return diagnosed
-        readings = int(diagnosed.likelihood.used.sum())
-
-        def continued(point: MeshParameters, cost: float = 0.0) -> tuple[float, FitResult]:
-            fitting = self._fitting(diagnosed.likelihood, diagnosed.dead)
-            fit = fitting.run(point, _BRANCH_ROUNDS, near=True, earlier_fit=diagnosed.fit, allow_near_information=True)
-            # The readings decide against the prior of the frequencies. The wrong branch shifts the slope of the arms,
-            # and every passive phase by nearly a milliradian.
-            return fit.chi2_per_reading * readings + cost, fit
-
-        branches = equivalent_branches(diagnosed.fit.parameters, float(self.prior.sigma[group].mean()))
-        cost, fit = min((continued(*branch) for branch in branches), default=(np.inf, diagnosed.fit), key=itemgetter(0))
-        if cost >= diagnosed.fit.chi2_per_reading * readings:
-            return diagnosed
-        # With as many rounds the present branch may be the better one.
-        present_cost, present = continued(diagnosed.fit.parameters)
-        if cost >= present_cost:
-            return replace(diagnosed, fit=present)
-        # On the other branch readings depend on the frequencies differently, so the shifted point is good enough for a
-        # comparison only.
-        return replace(diagnosed, fit=self._fit(fit.parameters, diagnosed.likelihood, diagnosed.dead, near=True))
+        fitting, sigma_hz = self._fitting(diagnosed.likelihood, diagnosed.dead), float(self.prior.sigma[group].mean())
+        fit = fit_on_best_branch(fitting, sigma_hz, diagnosed.fit)
+        return diagnosed if fit is diagnosed.fit else replace(diagnosed, fit=fit)
 
     def _try_coupler_signs(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         fitting = self._fitting(diagnosed.likelihood, diagnosed.dead)

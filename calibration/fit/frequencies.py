@@ -8,10 +8,12 @@ Only the phase difference of the arms (a few mrad/nm) and the stated frequency o
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.fit.global_fit import ON_THE_WAY_SIGMA, FitResult, GlobalFit
 from calibration.model.likelihood import Likelihood, weight
 from calibration.model.mesh_model import MeshModel
 from calibration.model.parameters import MeshParameters
@@ -58,6 +60,8 @@ def _cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, 
 
 # Largest increase of the frequencies' sum of squares, in standard errors, on a branch that is tried.
 _MAX_UNLIKELY = 4.0
+# Rounds on another branch before the comparison: its minimum is only a few standard errors away.
+_BRANCH_ROUNDS = 3
 
 
 def nearest_branches(source_phase_rad: Real) -> Real:
@@ -91,3 +95,31 @@ def equivalent_branches(parameters: MeshParameters, sigma_hz: float) -> list[tup
             )
             detunings.append((moved, cost))
     return sorted(detunings, key=lambda branch: branch[1])
+
+
+def fit_on_best_branch(fitting: GlobalFit, sigma_hz: float, fit: FitResult) -> FitResult:
+    """Fit with the frequency of one source moved by half a turn per PUC; return the best fit.
+
+    Args:
+        fitting: Runs fits of the same parameters and readings as ``fit``.
+        sigma_hz: Standard error of the stated frequencies.
+        fit: The fit so far.
+    """
+
+    def few_rounds(point: MeshParameters, cost: float = 0.0) -> tuple[float, FitResult]:
+        tried = fitting.run(point, _BRANCH_ROUNDS, near=True, earlier_fit=fit, allow_near_information=True)
+        # The readings decide against the prior of the frequencies. The wrong branch shifts the slope of the arms, and
+        # every passive phase by nearly a milliradian.
+        return tried.chi2_per_reading * tried.readings + cost, tried
+
+    branches = equivalent_branches(fit.parameters, sigma_hz)
+    cost, moved = min((few_rounds(*branch) for branch in branches), default=(np.inf, fit), key=itemgetter(0))
+    if cost >= fit.chi2_per_reading * fit.readings:
+        return fit
+    # With as many rounds the present branch may be the better one.
+    present_cost, present = few_rounds(fit.parameters)
+    if cost >= present_cost:
+        return present
+    # On the other branch readings depend on the frequencies differently, so the shifted point is good enough for a
+    # comparison only.
+    return fitting.run(moved.parameters, near=True, allow_near_information=True, convergence_sigma=ON_THE_WAY_SIGMA)

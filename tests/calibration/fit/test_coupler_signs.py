@@ -33,6 +33,16 @@ EFFECTS = {"heat_loss_db_per_mw": np.zeros(1), "background_share": np.zeros(4), 
 """Effects of a 2x2 crossbar that the fits include."""
 
 
+def _measured(model: MeshModel, truth: MeshParameters, settings: int, rng: np.random.Generator) -> Likelihood:
+    """Return readings of random settings with noise."""
+    walk = IncrementalSettings(np.full(2 * model.mesh.n_pucs, 2.3), model.space.sources, model.space.monitors)
+    plan = walk.random(settings, rng)
+    light_ma = model.predict(truth, plan)
+    noise = NoiseModel(5e-4, 1e-9)
+    reading_ma = light_ma + noise.sigma_ma(light_ma) * rng.standard_normal(light_ma.shape)
+    return Likelihood(replace(plan, reading_ma=reading_ma), noise)
+
+
 @dataclass(frozen=True)
 class Corner:
     """Readings of a crossbar whose corner gives nearly the same light for both signs of its mean coupler angle."""
@@ -60,12 +70,7 @@ class Corner:
             extra_physics={**EFFECTS, "heat_loss_db_per_mw": np.full(1, heat_loss_db_per_mw)},
         )
         truth.coupler_common_rad[CORNER], truth.coupler_difference_rad[CORNER] = 0.05, -0.12
-        walk = IncrementalSettings(np.full(2 * mesh.n_pucs, 2.3), model.space.sources, model.space.monitors)
-        plan = walk.random(200, rng)
-        light_ma = model.predict(truth, plan)
-        noise = NoiseModel(5e-4, 1e-9)
-        reading_ma = light_ma + noise.sigma_ma(light_ma) * rng.standard_normal(light_ma.shape)
-        likelihood = Likelihood(replace(plan, reading_ma=reading_ma), noise)
+        likelihood = _measured(model, truth, 200, rng)
         prior = default_prior(model.space, truth).with_physics(model.space)
         fitting = GlobalFit(model, likelihood, prior, (*FREE_GROUPS, *EFFECTS))
         return cls(truth, fitting, model, likelihood, prior)
@@ -132,12 +137,7 @@ def _fits_from_half_the_rim(mesh: MeshTopology) -> tuple[GlobalFit, MeshModel, L
         coupler_difference_rad=rng.normal(0.0, 0.1, mesh.n_pucs),
         extra_physics={"arm_difference_db": rng.normal(0.0, 0.02, mesh.n_pucs)},
     )
-    walk = IncrementalSettings(np.full(2 * mesh.n_pucs, 2.3), model.space.sources, model.space.monitors)
-    plan = walk.random(300, rng)
-    light_ma = model.predict(truth, plan)
-    noise = NoiseModel(5e-4, 1e-9)
-    reading_ma = light_ma + noise.sigma_ma(light_ma) * rng.standard_normal(light_ma.shape)
-    likelihood = Likelihood(replace(plan, reading_ma=reading_ma), noise)
+    likelihood = _measured(model, truth, 300, rng)
     prior = default_prior(model.space, truth).with_physics(model.space)
     fitting = GlobalFit(model, likelihood, prior, (*FREE_GROUPS, "arm_difference_db"))
     return fitting, model, likelihood, prior, fitting.run(truth, near=True)
