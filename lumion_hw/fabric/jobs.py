@@ -18,6 +18,9 @@ from lumion_hw.fabric.servers import find_unit, job_requests
 from lumion_hw.fabric.spans import EventCallback, SpanTimer
 from lumion_hw.fabric.standby import StandbyPlan, loop_requests
 
+_REQUESTS = 3
+"""Requests without an answer after which a module does not respond."""
+
 
 class JobCircuits:
     """Connects the circuits of all jobs of a bench file, with spares for members that do not answer.
@@ -115,11 +118,12 @@ class JobCircuits:
         )
 
     def _is_responding(self, module: str) -> bool:
-        try:
-            self.bench.transponders[module].status()
-        except LumionError:
-            return False
-        return True
+        # A reply that was late once, on a busy host, must not cost a healthy server its place.
+        for _ in range(_REQUESTS):
+            with contextlib.suppress(LumionError):
+                self.bench.transponders[module].status()
+                return True
+        return False
 
     def _check_responding(self, unit: str) -> None:
         silent = [nic for nic in find_unit(self.bench.model, unit).nics if not self._is_responding(nic)]

@@ -12,7 +12,7 @@ import yaml
 from firmware_protocol import Feature
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest
-from lumion_hw.errors import CircuitError, ConfigError, LinkError
+from lumion_hw.errors import CircuitError, ConfigError, LinkError, LinkTimeout
 from lumion_hw.fabric import FabricManager, Recovery, read_fabric
 from lumion_hw.fabric.detectors.light import Modules, PhotodiodeOptions, Photodiodes
 from lumion_hw.fabric.evidence import FailureVerdict
@@ -343,6 +343,33 @@ def test_a_server_that_does_not_answer_when_the_manager_begins_is_replaced(bench
         manager.begin()
         assert (manager.state.places, manager.state.failed) == ({"b": "c"}, {"b": "its modules do not answer"})
         assert standing(manager) == A_TO_C
+
+
+def test_a_late_reply_does_not_cost_a_server_its_place(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known_of(bench)
+    module = bench.transponders["sfp-b"]
+    late, status = [LinkTimeout("late")] * 2, module.status
+
+    def status_after_late_replies() -> object:
+        if late:
+            raise late.pop()
+        return status()
+
+    with managed(bench, tmp_path) as manager:
+        connect = manager.service.connect
+
+        def connect_with_late_reply(*arguments: object, **options: object) -> object:
+            if late:
+                raise LinkTimeout("late")
+            return connect(*arguments, **options)
+
+        monkeypatch.setattr(module, "status", status_after_late_replies)
+        monkeypatch.setattr(manager.service, "connect", connect_with_late_reply)
+        manager.begin()
+        assert manager.state.failed == {}
+        assert manager.state.places == {}
 
 
 @pytest.mark.long

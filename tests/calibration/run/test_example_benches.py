@@ -68,8 +68,8 @@ def test_the_chip_is_calibrated(name: str, seed: int) -> None:
     judge(name, seed)
 
 
-# 32 s. The 4x4 chip is of the same kind; only the number of settings, above the usual limit, is new here.
+# 32 s. The 4x4 chip is of the same kind.
 @pytest.mark.campaign
 def test_the_12x12_chip_is_calibrated() -> None:
-    # The random settings of 66 MZIs alone are some 4,000; the usual limit is 5,000 settings.
+    # The options of docs/cookbook/photodiodes.md.
     judge("clements-12x12-photodiodes", 1, Goal(hardware_s=180.0, settings=10_000))
