@@ -51,6 +51,7 @@ _FEW_SETTINGS = 100
 # Change of a parameter for its derivative, in rad or dB.
 _DIFFERENCE = 1e-4
 _ARMS = "arm_difference_db"
+_OF_ONE_PUC = ("passive_phase_rad", "loss_db", *COUPLER_GROUPS, _ARMS)
 
 
 def fit_with_best_signs(
@@ -103,14 +104,19 @@ def equivalent_solutions(model: MeshModel, likelihood: Likelihood, fit: FitResul
     light = _Light(model, likelihood[::step], fit)
     for name, other in _PAIRS:
         angles, own = model.space.group(other), model.space.group(name)
+        small_rad = _SMALL_SIGMA * sigma_rad[angles]
         for puc in np.flatnonzero(fit.free[own] & fit.free[angles]).tolist():
-            points = list(_with_reversed_arms(fit.parameters, name, puc))
+            before = _values(fit.parameters, other)[puc]
+            points = [
+                point
+                for point in _with_reversed_arms(fit.parameters, name, puc)
+                if abs(_values(point, other)[puc] - before) > small_rad[puc]
+            ]
             chi2 = [light.chi2(point) for point in points]
             if not points or step * min(chi2) > _MAX_UNADJUSTED:
                 continue
             chi2_left, change = light.adjusted_change(points[int(np.argmin(chi2))], puc)
-            is_small = abs(change[angles][puc]) < _SMALL_SIGMA * sigma_rad[angles][puc]
-            if step * chi2_left < _MIN_GAIN and not is_small:
+            if step * chi2_left < _MIN_GAIN and abs(change[angles][puc]) > small_rad[puc]:
                 change[own] = 0.0
                 columns.append(change[fit.free] * np.sqrt(0.5))  # both solutions are equally likely
     return np.column_stack(columns) if columns else np.zeros((int(fit.free.sum()), 0))
@@ -135,18 +141,18 @@ class _Light:
 
     def adjusted_change(self, point: MeshParameters, puc: int) -> tuple[float, Real]:
         """Adjust the parameters of a PUC to the light of the fit; return the χ² left and the whole change."""
-        space, vector, present = self._model.space, self._model.space.pack(point), self._at(point)
-        names = ("passive_phase_rad", "loss_db", *COUPLER_GROUPS, _ARMS)
-        numbers = [space.group(name).start + puc for name in names]
-        slopes = np.empty((len(present), len(numbers)))
-        for column, number in enumerate(numbers):
-            step = np.zeros(space.size)
-            step[number] = _DIFFERENCE
-            slopes[:, column] = (self._at(space.unpack(vector + step)) - present) / _DIFFERENCE
+        space, present = self._model.space, self._at(point)
+        slopes = np.empty((len(present), len(_OF_ONE_PUC)))
+        for column, name in enumerate(_OF_ONE_PUC):
+            moved = _with_value(point, name, puc, _values(point, name)[puc] + _DIFFERENCE)
+            slopes[:, column] = (self._at(moved) - present) / _DIFFERENCE
         off = self._of_fit - present
         adjustment = np.linalg.lstsq(slopes, off, rcond=None)[0]
-        vector[numbers] += adjustment
-        return float(((off - slopes @ adjustment) ** 2).sum()), vector - self._fit.vector
+        change = np.zeros(space.size)
+        for name, step in zip(_OF_ONE_PUC, adjustment.tolist(), strict=True):
+            before, after = (_values(parameters, name)[puc] for parameters in (self._fit.parameters, point))
+            change[space.group(name).start + puc] = after + step - before
+        return float(((off - slopes @ adjustment) ** 2).sum()), change
 
 
 def _finished(fitting: GlobalFit, fit: FitResult) -> FitResult:
@@ -185,7 +191,7 @@ def _pucs_with_barrier(name: str, model: MeshModel, likelihood: Likelihood, fit:
     numbers = np.flatnonzero(is_candidate)
     if not numbers.size:  # the fit ended before it freed them
         return []
-    level = _with_angles(fit.parameters, name, np.zeros(model.mesh.n_pucs))
+    level = _with_all(fit.parameters, name, np.zeros(model.mesh.n_pucs))
     # Without derivatives by the other effects, which would take most of the time.
     plain = model.with_physics(Physics(fixed_values=level.extra_physics))
     wanted = is_candidate[: plain.space.size]
@@ -196,9 +202,7 @@ def _pucs_with_barrier(name: str, model: MeshModel, likelihood: Likelihood, fit:
 
 
 def _with_reversed_angle(parameters: MeshParameters, name: str, puc: int) -> MeshParameters:
-    angles = getattr(parameters, name).copy()
-    angles[puc] *= -1.0
-    return _with_angles(parameters, name, angles)
+    return _with_value(parameters, name, puc, -_values(parameters, name)[puc])
 
 
 def _with_reversed_arms(parameters: MeshParameters, name: str, puc: int) -> Iterator[MeshParameters]:
@@ -209,21 +213,31 @@ def _with_reversed_arms(parameters: MeshParameters, name: str, puc: int) -> Iter
     then for light in the opposite one.
     """
     point, other = _with_reversed_angle(parameters, name, puc), dict(_PAIRS)[name]
-    differences_db = parameters.extra_physics.get(_ARMS, np.zeros(0)).copy()
-    reversed_rad, kept_rad = (_SHARES[group] * getattr(point, group)[puc] for group in (name, other))
-    if not differences_db.size or abs(reversed_rad) + abs(kept_rad) >= 0.5 * np.pi:
+    reversed_rad, kept_rad = (_SHARES[group] * _values(point, group)[puc] for group in (name, other))
+    if _ARMS not in parameters.extra_physics or abs(reversed_rad) + abs(kept_rad) >= 0.5 * np.pi:
         return
-    log_ratio = differences_db[puc] * np.log(10.0) / 20.0
-    differences_db[puc] *= -1.0
-    point = replace(point, extra_physics={**point.extra_physics, _ARMS: differences_db})
+    difference_db = _values(point, _ARMS)[puc]
+    point, log_ratio = _with_value(point, _ARMS, puc, -difference_db), difference_db * np.log(10.0) / 20.0
     limit = np.cos(reversed_rad)  # of the sine: all light in one arm
     for change in (log_ratio, -log_ratio):
         sine = limit * np.tanh(np.arctanh(np.sin(kept_rad) / limit) + change)
-        angles = getattr(point, other).copy()
-        angles[puc] = np.arcsin(sine) / _SHARES[other]
-        yield _with_angles(point, other, angles)
+        yield _with_value(point, other, puc, np.arcsin(sine) / _SHARES[other])
 
 
-def _with_angles(parameters: MeshParameters, name: str, angles_rad: Real) -> MeshParameters:
-    changed: dict[str, Any] = {name: angles_rad}
+def _values(parameters: MeshParameters, name: str) -> Real:
+    """Return the values of all PUCs."""
+    values: Real = parameters.extra_physics[name] if name == _ARMS else getattr(parameters, name)
+    return values
+
+
+def _with_value(parameters: MeshParameters, name: str, puc: int, value: float) -> MeshParameters:
+    values = _values(parameters, name).copy()
+    values[puc] = value
+    if name == _ARMS:
+        return replace(parameters, extra_physics={**parameters.extra_physics, name: values})
+    return _with_all(parameters, name, values)
+
+
+def _with_all(parameters: MeshParameters, name: str, values: Real) -> MeshParameters:
+    changed: dict[str, Any] = {name: values}
     return replace(parameters, **changed)

@@ -79,11 +79,16 @@ class Heating:
         self._distances = HeaterDistances.from_mesh(mesh)
         self._returns = SharedReturns.from_channels(range(2 * mesh.n_pucs) if channels is None else channels)
         self._mw_per_ma2 = heater_ohm * 1e-3
-        # Cached by decay length: a fit needs the same kernel a hundred times at every point.
+        # Cached: a fit needs the same crosstalk a hundred times at every point, and its shapes at many points.
         self._shapes = functools.lru_cache(maxsize=4)(self._unit_couplings)
+        self._crosstalk = functools.lru_cache(maxsize=2)(self._crosstalk_at)
+        self._kernel_parts = functools.lru_cache(maxsize=2)(self._directed_parts)
 
     def crosstalk(self, parameters: MeshParameters) -> ThermalCrosstalk:
         """Return the thermal crosstalk: a function of distance plus deviations of single pairs."""
+        return self._crosstalk(parameters)
+
+    def _crosstalk_at(self, parameters: MeshParameters) -> ThermalCrosstalk:
         amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw
         near, _, common = self._shapes(float(length_mm))
         crosstalk = ThermalCrosstalk(
@@ -222,12 +227,17 @@ class Heating:
         return by_heat
 
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
-        columns = []
         # The kernel is linear in amplitude and floor; the decay length needs the derivative of the exponential.
-        for part, factor in zip(self._shapes(float(length_mm)), (1.0, amplitude, 1.0), strict=True):
-            columns.append(factor * _by_crosstalk_factor(self._directed(parameters, part), heat_mw, arm, joint))
+        factors = 1.0, parameters.crosstalk_rad_per_mw[0], 1.0
+        columns = [
+            factor * _by_crosstalk_factor(part, heat_mw, arm, joint)
+            for part, factor in zip(self._kernel_parts(parameters), factors, strict=True)
+        ]
         return np.stack(columns, axis=-1)
+
+    def _directed_parts(self, parameters: MeshParameters) -> tuple[ThermalCrosstalk, ...]:
+        shapes = self._shapes(float(parameters.crosstalk_rad_per_mw[1]))
+        return tuple(self._directed(parameters, part) for part in shapes)
 
     def law_change(self, parameters: MeshParameters, weights: Real, pairs: PairDirections) -> Real:
         """Return the change of each heater's law that light cannot tell from pair crosstalk, ``(heaters, K)``.
