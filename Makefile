@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 INPUTS := pyproject.toml constraints.txt
 LOWEST := .venv-lowest
+NETLISTS := .venv-netlists
 EXTRAS := cpsat,fast,hdf5,plots,frames,usb,i2c,ftdi,mcp2221,cluster,epics,page,qcodes,bluesky,pymeasure
 
 # Small matrices: a BLAS that starts threads on a busy machine is slower by an order of magnitude.
@@ -16,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A test that stands still for a quarter of an hour waits for ever: its stacks are printed and its worker ends.
 BOUNDED := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true --max-worker-restart 0
 
-.PHONY: help demo docs test checks suite test-long test-lowest chaos campaign clean
+.PHONY: help demo docs test checks suite test-long test-lowest test-netlists chaos campaign clean
 .DELETE_ON_ERROR:
 
 help:
@@ -25,6 +26,7 @@ help:
 	@echo "make test       lint, types, import contracts and the test suite"
 	@echo "make test-long  more seeds, fuzz and chaos"
 	@echo "make test-lowest  a part of the suite at the oldest versions that pyproject.toml allows"
+	@echo "make test-netlists  the tests with netlists that an installed gdsfactory writes"
 	@echo "make chaos      an hour of faults at random instants, by hand; TRIES=1000 SEED=1"
 	@echo "make campaign   hours of seeds, fuzz and chaos, by hand; results in benchmarks/results"
 	@echo "make clean      remove what the targets above made"
@@ -65,6 +67,11 @@ test-lowest: $(LOWEST)/.installed
 	  tests/cli/test_cli_main.py tests/cli/common/test_cli_output.py tests/cli/test_cli_scan.py tests/cli/test_cli_plan.py \
 	  tests/links/test_visa.py tests/serving/test_page_server.py tests/serving/test_pva.py tests/calibration/run/test_cluster.py tests/integrations
 
+# Netlists as an installed gdsfactory writes them.
+test-netlists: $(NETLISTS)/.installed
+	$(NETLISTS)/bin/python -m pytest -W default --disable-warnings $(BOUNDED) \
+	  tests/interop/test_interop_gdsfactory.py
+
 # Prints each broken promise with the command that repeats it; `--write` writes the table of docs/chaos.md.
 TRIES ?= 1000
 SEED ?= 1
@@ -102,10 +109,16 @@ $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	  -e '.[$(EXTRAS)]' pytest pytest-xdist hypothesis httpx jsonschema
 	@touch $@
 
+$(NETLISTS)/.installed: pyproject.toml
+	$(PYTHON) -m venv --clear $(NETLISTS)
+	$(NETLISTS)/bin/python -m pip install --disable-pip-version-check --quiet --no-compile \
+	  -e '.[netlists]' "gdsfactory==9.45.0" pytest pytest-xdist hypothesis
+	@touch $@
+
 $(VENV)/.installed-docs: $(VENV)/.created $(INPUTS)
 	$(PIP) -e '.[docs]'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LOWEST) $(NETLISTS) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -36,6 +36,7 @@ def floor(requirement: Requirement) -> Version:
 def test_every_extra_is_tried_or_known_not_to_be() -> None:
     assert set(PROJECT["optional-dependencies"]) - set(EXTRAS) == {
         "rehearsal",
+        "netlists",
         "benchmark",
         "interop",
         "release",
