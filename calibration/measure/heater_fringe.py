@@ -463,8 +463,9 @@ def _refine_fits(
         trial = point[on_the_way] - np.linalg.solve(damped, slope[on_the_way, :, None])[..., 0]
         trial_cost, trial_slope, trial_matrix = normal_equations(trial, on_the_way)
         gain = cost[on_the_way] - trial_cost
-        # A denominator near zero would fit any data.
+        # A denominator near zero would fit any data, and a falling law fits as well as the rising one.
         is_valid = (np.hypot(trial[:, 2::2], trial[:, 3::2]) < _STRONGEST_LOOP).all(axis=1) & (gain > 0.0)
+        is_valid &= trial[:, 0] > 0.0
         moved, refused = on_the_way[is_valid], on_the_way[~is_valid]
         point[moved], cost[moved] = trial[is_valid], trial_cost[is_valid]
         slope[moved], matrix[moved] = trial_slope[is_valid], trial_matrix[is_valid]

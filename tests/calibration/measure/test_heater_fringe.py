@@ -103,6 +103,20 @@ def test_few_levels_on_many_turns_are_called_ambiguous() -> None:
     assert fit_heater([HeaterSweep(squares, power)], NOISE, 2.5, NominalHeaters()).turn_sigma_rad == np.inf
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2, 8, 15, 21, 31])
+def test_a_law_from_a_third_of_a_fringe_rises_with_the_current(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    squares = np.linspace(0.0, 6.25, 8)
+    phase = np.pi / rng.uniform(15.0, 35.0) * squares[:, None]
+    mean, swing, offset = rng.uniform(0.5, 1.0, 4), rng.uniform(0.0, 0.5, 4), rng.uniform(0.0, 6.3, 4)
+    power = mean + swing * np.cos(phase + offset)
+    power /= 1.0 + rng.uniform(0.0, 0.3) * np.cos(phase + rng.uniform(0.0, 6.3))
+    power *= 0.01 * (1.0 + 0.005 * rng.standard_normal(power.shape))
+    fit = fit_heater([HeaterSweep(squares, power)], NOISE, 2.5, NominalHeaters(1000.0, 15.0, 35.0))
+    assert fit.law is not None
+    assert fit.law.max_phase_rad > 0.0
+
+
 # Light that never turns back -----------------------------------------------------------------------------------------
 
 
