@@ -1,7 +1,7 @@
 """Netlists that an installed gdsfactory writes are read as the meshes that were drawn.
 
-``make test-netlists`` runs them in an environment of their own, because gdsfactory needs an older pydantic than the other
-tests. Without it the tests in tests/mesh/layout read files that it wrote.
+``make test-netlists`` runs them in an environment of their own, because gdsfactory needs an older pydantic than the
+other tests. Without it the tests in tests/mesh/layout read files that it wrote.
 """
 
 from __future__ import annotations
