@@ -72,12 +72,14 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores, by_sign
         scores: Scores of the missing effects.
         by_signs: Shape ``(P, k)``; factor of the covariance due to solutions with the same light.
     """
+    from scipy.sparse import csr_array
+
     plain = fit.inverse
     total = plain + sum((row.excluded_effect @ row.excluded_effect.T for row in scores.rows), np.zeros_like(plain))
     if scores.tail is not None:
         # The part that the reading weights already include is not counted twice.
         total = total - plain + scores.tail.from_noise(fit) + scores.tail.covariance
-    factors = sandwich_factors(space, fit, scores)
+    factors, significant = sandwich_factors(space, fit, scores)
     factor, unexplained = np.ones(len(plain)), dict[str, float]()
     numbers = np.flatnonzero(fit.free)
     growth_by_rows = np.diag(total) / np.maximum(np.diag(plain), 1e-300)
@@ -91,7 +93,7 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores, by_sign
     for name, value in unexplained.items():
         factor[_members_of(space, name, numbers)] = max(heater_phase if name in HEAT_GROUPS else value, 1.0)
     # Correlated residuals widen only the error that is due to readings, and not that due to the prior.
-    from_prior = plain @ fit.prior_information @ plain
+    from_prior = plain @ (csr_array(fit.prior_information) @ plain)
     total = from_prior + np.outer(factor, factor) * (total - from_prior) + by_signs @ by_signs.T
     growth = np.sqrt(np.diag(total) / np.maximum(np.diag(plain), 1e-300))
     widened = {
@@ -100,7 +102,6 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores, by_sign
         if (members := _members_of(space, name, numbers)).any()
     }
     # A factor from few monitors scatters: only what is above its scatter is an objection.
-    significant = sandwich_factors(space, fit, scores, above_scatter=True)
     unexplained = {name: value * significant[name] / factors[name] for name, value in unexplained.items()}
     return StatedErrors(replace(fit, stated=total), widened, find_objections(space, fit, scores, unexplained))
 
@@ -112,37 +113,33 @@ def with_common_law_error(space: ParameterSpace, fit: FitResult, relative: float
 
 
 def sandwich_factors(
-    space: ParameterSpace,
-    fit: FitResult,
-    scores: Scores,
-    clusters: tuple[str, ...] = ("by_segment", "by_monitor"),
-    *,
-    above_scatter: bool = False,
-) -> dict[str, float]:
-    """Return, by parameter group, the factor by which correlated residuals increase the standard errors.
+    space: ParameterSpace, fit: FitResult, scores: Scores
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return, by parameter group, the factors by which correlated residuals increase the standard errors.
 
-    Residuals are grouped by settings and by monitors (White 1980; Cameron et al. 2011). A few groups determine a factor
-    badly, so that it is averaged with 1. With ``above_scatter`` each factor is instead divided by the largest one that
-    as many groups of independent residuals show in 99 of 100 cases.
+    Residuals are grouped by settings and by monitors (White 1980; Cameron et al. 2011).
+
+    Returns:
+        The factors averaged with 1, because a few groups of residuals determine a factor badly; and the factors divided
+        by the largest one that as many groups of independent residuals show in 99 of 100 cases.
     """
     numbers, inverse = np.flatnonzero(fit.free), fit.inverse
     # For the settings in this pass: fewer settings scatter more, as expected.
     expected = ((inverse @ scores.information) * inverse).sum(axis=1)
-    factors: dict[str, float] = {}
-    for name in clusters:
-        slopes: Real = getattr(scores, name)
+    averaged, above_scatter = dict[str, float](), dict[str, float]()
+    for slopes in (scores.by_segment, scores.by_monitor):
         # The slopes of a fit add up to that of the prior, so their mean is not scatter.
         squares = ((slopes - slopes.mean(axis=0)) @ inverse) ** 2
-        ratio = squares.sum(axis=0) * len(slopes) / max(len(slopes) - 1, 1) / np.maximum(expected, 1e-300)
         freedom = max(len(slopes) - 1, 1)
-        if above_scatter:
-            ratio /= _chi2_quantile_per_freedom(freedom)
-        else:
-            ratio = (_PRIOR_FREEDOM + freedom * ratio) / (_PRIOR_FREEDOM + freedom)
-        for group in space.groups:
-            if (members := _members_of(space, group, numbers) & (expected > 0.0)).any():
-                factors[group] = max(factors.get(group, 0.0), float(np.sqrt(np.mean(ratio[members]))))
-    return factors
+        ratio = squares.sum(axis=0) * len(slopes) / freedom / np.maximum(expected, 1e-300)
+        for factors, values in (
+            (averaged, (_PRIOR_FREEDOM + freedom * ratio) / (_PRIOR_FREEDOM + freedom)),
+            (above_scatter, ratio / _chi2_quantile_per_freedom(freedom)),
+        ):
+            for group in space.groups:
+                if (members := _members_of(space, group, numbers) & (expected > 0.0)).any():
+                    factors[group] = max(factors.get(group, 0.0), float(np.sqrt(np.mean(values[members]))))
+    return averaged, above_scatter
 
 
 def _chi2_quantile_per_freedom(freedom: int) -> float:
