@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import numpy as np
@@ -13,6 +13,7 @@ from calibration.fit.bound import Bound
 from calibration.model.device_under_test import Device
 from calibration.model.gauge import visible_combinations
 from calibration.model.heating import Heating
+from calibration.model.mesh_model import MeshModel
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import PHYSICS
 from calibration.model.space import LAW_TERMS, ParameterSpace, space_from_record
@@ -134,7 +135,7 @@ def build_record(
         heater_ohm=origin.heater_ohm,
         pucs=tuple(writer.puc(puc) for puc in range(mesh.n_pucs)),
         ports=tuple(writer.port(port) for port in sorted(ends)),
-        crosstalk=CrosstalkEntry(kernel=_kernel(parameters)),
+        crosstalk=CrosstalkEntry(kernel=CrosstalkKernel(*parameters.crosstalk_rad_per_mw.tolist(), BUL_MM)),
         faults=origin.faults,
         quality=dict(origin.quality),
         provenance=dict(origin.provenance),
@@ -214,10 +215,24 @@ def parameters_from_record(record: CalibrationRecord) -> MeshParameters:
     )
 
 
-def dark_currents_ma(record: CalibrationRecord, ports: Sequence[int]) -> Real:
-    """Return the monitor readings without light in a record, shape ``(n,)``; 0 for ports without an entry."""
-    dark_ma_by_port = {entry.port: entry.monitor_dark_ma or 0.0 for entry in record.ports}
-    return np.array([dark_ma_by_port.get(port, 0.0) for port in ports])
+def dark_by_port_ma(record: CalibrationRecord) -> dict[int, float]:
+    """Return the monitor readings without light in a record, by port; 0 where they are unknown."""
+    return {entry.port: entry.monitor_dark_ma or 0.0 for entry in record.ports}
+
+
+def model_of_record(record: CalibrationRecord) -> MeshModel:
+    """Return the model of the mesh in a record, with its sources, monitors and additional effects."""
+    space = space_from_record(record)
+    return MeshModel(
+        record.mesh,
+        space.sources,
+        space.monitors,
+        record.heater_ohm,
+        seconds=space.seconds,
+        channels=record.heater_channels,
+        reference_hz=record.reference_hz,
+        physics=space.physics,
+    )
 
 
 def covariance_from_record(record: CalibrationRecord) -> Real:
@@ -273,11 +288,6 @@ def origin_from_record(record: CalibrationRecord) -> Origin:
         parent_sha256=record.parent_sha256,
         gains={entry.name: entry.gain for entry in record.physics},
     )
-
-
-def as_child_record(record: CalibrationRecord, child: CalibrationRecord) -> CalibrationRecord:
-    """Return a record marked as derived from another record."""
-    return replace(child, parent_sha256=record.content_sha256)
 
 
 class _Writer:
@@ -371,11 +381,6 @@ def rising_to_ma(rho2: float, rho4: float, rho6: float, max_ma: float) -> float:
     square = np.linspace(0.0, max_ma**2, _GRID)
     decreasing = np.flatnonzero(rho2 + square * (2.0 * rho4 + 3.0 * square * rho6) <= 0.0)
     return float(np.sqrt(square[max(decreasing[0] - 1, 0)])) if len(decreasing) else max_ma
-
-
-def _kernel(parameters: MeshParameters) -> CrosstalkKernel:
-    amplitude, length_mm, floor = (float(value) for value in parameters.crosstalk_rad_per_mw)
-    return CrosstalkKernel(amplitude, length_mm, floor, BUL_MM)
 
 
 def _physics_entries(

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error, without_drift
-from calibration.model.mesh_model import MeshModel
-from calibration.model.observations import NoiseModel, Observations, only_reached
+from calibration.model.observations import NoiseModel, Observations, only_reached, select_monitors
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import space_from_record
-from calibration.record.conversion import dark_currents_ma, parameters_from_record
+from calibration.record.conversion import dark_by_port_ma, model_of_record, parameters_from_record
 from calibration.record.raw_data import load_raw
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry
@@ -94,25 +93,11 @@ class Readings:
             observations.monitors
         ):
             raise CalibrationError("the raw readings do not match the mesh and the monitors of the record")
-        columns = [observations.monitors.index(port) for port in space.monitors]
         has_light = np.isin(observations.source, space.sources)
         observations = only_reached(observations, record.mesh, space.seconds)
         self.record = record
-        self.observations = replace(
-            observations,
-            monitors=space.monitors,
-            reading_ma=observations.reading_ma[:, columns] - dark_currents_ma(record, space.monitors),
-            saturated=observations.saturated[:, columns],
-        )[has_light]
-        self._model = MeshModel(
-            record.mesh,
-            space.sources,
-            space.monitors,
-            record.heater_ohm,
-            seconds=space.seconds,
-            channels=record.heater_channels,
-            reference_hz=record.reference_hz,
-        )
+        self.observations = select_monitors(observations, space.monitors, dark_by_port_ma(record))[has_light]
+        self._model = model_of_record(record)
         self.sweeps = find_sweeps(self.observations)
         self._parameters = self._with_stuck(parameters_from_record(record), _stuck_phases_rad(record))
 

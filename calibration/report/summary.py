@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibration.run.blas_threads import on_one_blas_thread
+from calibration.run.blas_threads import one_blas_thread
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import Overwrite, check_target, write_file
@@ -84,7 +84,7 @@ def check_report_path(path: Path, overwrite: Overwrite = "own") -> None:
     check_target(path, "the report", overwrite)
 
 
-@on_one_blas_thread
+@one_blas_thread()
 def write_report(
     record_path: AnyPath,
     out_path: AnyPath,

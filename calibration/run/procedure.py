@@ -40,7 +40,7 @@ from calibration.model.space import ParameterSpace
 from calibration.model.work import FIRST_FITS_SHARE, FitWork
 from calibration.record.conversion import Origin, build_record
 from calibration.record.regimes import REGIMES, Kind
-from calibration.run.blas_threads import on_one_blas_thread
+from calibration.run.blas_threads import one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
 from calibration.run.by_hand import BY_HAND_FIELD_ERROR, HandMeasurement
 from calibration.run.conclusions import (
@@ -173,7 +173,7 @@ class Calibration:
         """Settings and readings of the fit; ``None`` before they are measured."""
         return self._start.random if self._start else None
 
-    @on_one_blas_thread
+    @one_blas_thread()
     @keep_freed_memory()
     def run(self) -> CalibrationRecord:
         """Run all stages and return the record; heaters and sources are off afterwards.
