@@ -6,7 +6,7 @@ Stages: survey, heater sweeps, random settings, estimate of passive phases, phas
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -36,11 +36,10 @@ from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
 from calibration.measure.port_survey import Survey, take_survey
-from calibration.model.device_under_test import PUC_LOSS_DB
+from calibration.model.device_under_test import PUC_LOSS_DB, DeviceUnderTest
 from calibration.model.gauge import has_visible_phase, visible_joint_directions
 from calibration.model.heating import Heating
 from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
-from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import Observations, select_monitors
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import BOTH_ARMS
@@ -134,8 +133,8 @@ class Start:
     sweeps: Observations
     random: Observations
     trusted: bool
-    defects: tuple[Defect, ...]
-    warnings: tuple[str, ...]
+    defects: tuple[Defect, ...] = ()
+    warnings: tuple[str, ...] = ()
     crosstalk_spread: float | None = None
     miswiring: Miswiring | None = None
 
@@ -150,47 +149,35 @@ class Bootstrap:
 
     Args:
         logbook: Access to the mesh.
-        expected: Expected heaters of the chip.
-        monitor_ma_per_mw: Nominal responsivity of the monitors.
+        device: The device under test.
         seed: Seed of all random choices.
         plan: Settings of the search.
-        channels: Drive channel of every heater, for messages; by default the heater number.
-        seconds: Second ports of sources with two ports.
         progress: Called after every step.
         on_heater: Called after every sweep with the heater and its law.
-        sources_by_hand: Ports of the laser that is moved by hand.
-        monitors_by_hand: Ports of the meter that is moved by hand.
     """
 
     def __init__(
         self,
         logbook: Logbook,
-        expected: NominalHeaters,
-        monitor_ma_per_mw: float,
+        device: DeviceUnderTest,
         seed: int,
         plan: BootstrapPlan | None = None,
-        channels: Sequence[int] | None = None,
         progress: Progress = lambda stage, done, total: None,
         on_heater: Callable[[int, HeaterFit], None] = lambda heater, fit: None,
-        seconds: Mapping[int, int] | None = None,
-        sources_by_hand: Sequence[int] = (),
-        monitors_by_hand: Sequence[int] = (),
     ) -> None:
-        self._logbook, self._mesh = logbook, logbook.probe.mesh
-        self._expected, self._nominal = expected, monitor_ma_per_mw
+        self._logbook, self._mesh = logbook, logbook.mesh
+        self._device, self._expected = device, device.heaters
         chosen_plan = plan or BootstrapPlan()
         self._plan, self._progress = replace(chosen_plan, search=chosen_plan.search.on(self._mesh.n_pucs)), progress
         # Every stage has its own random stream, so that a stage does not influence the next and a resumed run makes the
         # same choices.
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0xB007]))
-        self._seconds = dict(seconds or {})
+        self._seconds, self._channels = dict(device.seconds), device.heater_channels
         self._light = MeanLight.of(self._mesh).dual_input_ports(self._seconds)
-        self._channels = range(2 * self._mesh.n_pucs) if channels is None else channels
         sources = (*logbook.sources, *self._seconds.values())
         has_channel = np.array(self._channels) != NO_CHANNEL
         self._driven = has_visible_phase(self._mesh, sources, logbook.monitors) & has_channel
         self._on_heater = on_heater
-        self._by_hand = tuple(sources_by_hand), tuple(monitors_by_hand)
         self.by_hand: HandMeasurement | None = None
         """Readings with fibres that are moved by hand, if any."""
         self.heaters: dict[int, HeaterFit] = {}
@@ -207,7 +194,7 @@ class Bootstrap:
         Raises:
             CalibrationError: No source or no monitor works.
         """
-        if any(self._by_hand):
+        if self._device.sources_by_hand or self._device.monitors_by_hand:
             return self._run_by_hand()
         self._progress("survey", 0, 1)
         with self._logbook.stage("survey"):
@@ -241,12 +228,13 @@ class Bootstrap:
                     survey, random, nominal, self._search_plan(portion), before,
                     max_work=self._max_search_work(survey) - work,
                 )  # fmt: skip
-                start = Start(nominal, survey, heaters, guess, result, sweeps, random, True, (), ())
+                start = Start(nominal, survey, heaters, guess, result, sweeps, random, True)
                 trusted = self._is_trusted(start, explains)
                 if not trusted and portion == 0 and (shared := self._try_shared_channels(start, explains)):
                     return self._concluded(shared, breakdowns.values())
                 if not trusted and portion == 0:
-                    guess, result = self._try_other_causes(survey, random, nominal, guess, result)
+                    exchanged = self._try_exchanges(survey, random, nominal)
+                    guess, result = exchanged or self._try_stronger_crosstalk(survey, random, guess, result)
                     nominal = self.nominal(survey.sources, survey.monitors)
                     trusted = result.unexplained < self._plan.search.plausible
                 work += result.work
@@ -254,7 +242,7 @@ class Bootstrap:
             # Two starts ended in the same valley, so the remaining misfit is a task of the diagnosis.
             if trusted or result.agreed:
                 break
-        start = Start(nominal, survey, heaters, guess, result, sweeps, random, trusted, (), ())
+        start = Start(nominal, survey, heaters, guess, result, sweeps, random, trusted)
         return self._concluded(start, breakdowns.values())
 
     def _concluded(self, start: Start, breakdowns: Iterable[Breakdown]) -> Start:
@@ -282,17 +270,6 @@ class Bootstrap:
             replace(start, parameters=self._start(start.parameters, start.search))
         )
 
-    def _try_other_causes(
-        self, survey: Survey, random: Observations, nominal: MeshParameters, guess: PassiveGuess, result: SearchResult
-    ) -> tuple[PassiveGuess, SearchResult]:
-        """Search again with exchanged monitors, then with stronger crosstalk.
-
-        Raises:
-            CalibrationError: The readings are those of a mesh with two exchanged monitors.
-        """
-        other = self._try_exchanges(survey, random, nominal)
-        return other or self._try_stronger_crosstalk(survey, random, guess, result)
-
     def _try_shared_channels(self, start: Start, explains: Callable[[Start], bool]) -> Start | None:
         """Search again with one channel that heats two heaters, and return the result that explains the light.
 
@@ -307,7 +284,7 @@ class Bootstrap:
         ]
         wirings = [wiring for wiring in miswiring_candidates(uncertain, dead) if wiring.kind == SHARED]
         wirings.sort(key=lambda wiring: -heaters[wiring.first].turn_sigma_rad)
-        plan = replace(self._plan.search, starts=min(_FIRST_STARTS, self._plan.search.starts))
+        plan = _with_few_starts(self._plan.search)
         max_work, state = self._max_search_work(start.survey), self._rng.bit_generator.state
         for wiring in wirings[:_MAX_SHARED_TRIALS]:
             self._rng.bit_generator.state = state
@@ -323,13 +300,13 @@ class Bootstrap:
     def _run_by_hand(self) -> Start:
         logbook = self._logbook
         measurements = HandMeasurements(
-            logbook, self._light, self._expected, self._driven, *self._by_hand, self._plan.sweeps, self._rng,
-            self._progress, self._on_heater,
+            logbook, self._light, self._device, self._driven, self._plan.sweeps, self._rng, self._progress,
+            self._on_heater,
         )  # fmt: skip
+        n_read = 1 if self._device.monitors_by_hand else len(logbook.monitors)
+        settings = self._plan.random_settings or settings_by_hand(self._mesh, self._driven, n_read)
         with logbook.stage("visits"):
-            self.by_hand = measured = measurements.run(self.heaters, self._plan.random_settings or settings_by_hand(
-                self._mesh, self._driven, len(logbook.probe.monitors) if not self._by_hand[1] else 1
-            ))  # fmt: skip
+            self.by_hand = measured = measurements.run(self.heaters, settings)
         heaters = tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
         survey, observations = measured.survey, logbook.observations()
         measured.random = [number for number in measured.random if observations.currents_ma[number].any()]
@@ -339,27 +316,17 @@ class Bootstrap:
         with logbook.stage("search"):
             guess, result = self._search_by_hand(survey, random, nominal)
         trusted = result.unexplained < self._plan.search.plausible
-        defects = (
-            *(monitor_breakdown_defect(death.number, death.first, len(random)) for death in deaths),
-            *heater_defects(heaters, self._channels, self._mesh, self._driven),
-            *saturation_defects(random),
-        )
-        return Start(
-            self._start(nominal, result), survey, heaters, guess, result, sweeps, random, trusted, defects,
-            _search_warnings(result, trusted),
-        )  # fmt: skip
+        return self._concluded(Start(nominal, survey, heaters, guess, result, sweeps, random, trusted), deaths)
 
     def _search_by_hand(
         self, survey: Survey, random: Observations, nominal: MeshParameters
     ) -> tuple[PassiveGuess, SearchResult]:
         """Search for the phases in the light of one port pair after the other, those that show few PUCs first."""
         plan, max_work = self._plan.search, self._max_search_work(survey)
-        if self._by_hand[1]:
+        if self._device.monitors_by_hand:
             # A moved meter gives one reading per setting, so a step of the search needs more settings.
             plan = replace(plan, portion=max(plan.portion, plan.portion * len(survey.monitors) // 2))
-        guess, result = self._search(
-            survey, random, nominal, replace(plan, starts=min(_FIRST_STARTS, plan.starts)), max_work=max_work
-        )
+        guess, result = self._search(survey, random, nominal, _with_few_starts(plan), max_work=max_work)
         if result.unexplained < plan.plausible or result.agreed:
             return guess, result
         # With one source, no wrong level of another source misleads the search; a few monitors depend on fewer phases.
@@ -384,7 +351,10 @@ class Bootstrap:
 
         The first monitors are those that depend on fewest phases.
         """
-        counts = {source: self._n_read(random, source) for source in survey.sources}
+        # Number of readings of every monitor in the light of each source.
+        counts = {
+            source: np.isfinite(random.reading_ma[random.source == source]).sum(axis=0) for source in survey.sources
+        }
         source = max(counts, key=lambda port: int((counts[port] > 0).sum()))
         columns = np.flatnonzero(counts[source])
         passed = (self._light.entering[:, source, None] > 0.0) & (self._light.entering[:, list(survey.monitors)] > 0.0)
@@ -418,12 +388,6 @@ class Bootstrap:
         _, result = self._search(survey, random, nominal, plan, before=extended)
         return replace(result, work=work + result.work)
 
-    @staticmethod
-    def _n_read(random: Observations, source: int) -> NDArray[np.int64]:
-        """Return the number of readings of every monitor in the light of a source, shape ``(M,)``."""
-        counts: NDArray[np.int64] = np.isfinite(random.reading_ma[random.source == source]).sum(axis=0)
-        return counts
-
     def measure_more(self, start: Start) -> Start:
         """Measure as many random settings again and add them to those of a start."""
         first = len(self._logbook)
@@ -445,15 +409,8 @@ class Bootstrap:
             )
             guess, result = self._search(start.survey, start.random, nominal, plan, seed_result=start.search)
         trusted = result.unexplained < self._plan.search.plausible
-        parameters = self._start(nominal, result)
-        return replace(
-            start,
-            parameters=parameters,
-            guess=guess,
-            search=result,
-            trusted=trusted,
-            warnings=_search_warnings(result, trusted),
-        )
+        parameters, warnings = self._start(nominal, result), _search_warnings(result, trusted)
+        return replace(start, parameters=parameters, guess=guess, search=result, trusted=trusted, warnings=warnings)
 
     def _sweep(self, survey: Survey) -> tuple[HeaterFit, ...]:
         sweeps = HeaterSweeps(
@@ -465,7 +422,7 @@ class Bootstrap:
 
     def _search_plan(self, portion: int) -> SearchPlan:
         plan = self._plan.search
-        return plan if portion == self._plan.portions - 1 else replace(plan, starts=min(_FIRST_STARTS, plan.starts))
+        return plan if portion == self._plan.portions - 1 else _with_few_starts(plan)
 
     def _max_search_work(self, survey: Survey) -> float:
         space = ParameterSpace(self._mesh, survey.sources, survey.monitors, self._seconds)
@@ -526,7 +483,7 @@ class Bootstrap:
             joint_phase_rad=np.zeros(len(self._mesh.joints)),
             source_db=np.zeros(len(sources)),
             second_db=np.zeros(sum(port in self._seconds for port in sources)),
-            monitor_ma_per_mw=np.full(len(monitors), self._nominal),
+            monitor_ma_per_mw=np.full(len(monitors), self._device.monitor_ma_per_mw),
             crosstalk_rad_per_mw=kernel,
             extra_physics={BOTH_ARMS: np.array([share])} if share else {},
         )
@@ -547,7 +504,6 @@ class Bootstrap:
         levels = mean_levels(random, sources, self._light)
         guess = guess_passive_phases(random, heated.arm_rad, sources, self._light, levels)
         guess.passive_rad[list(turned)] += np.pi
-        max_steps = plan.steps * plan.starts
 
         def phase_search_for(used_sources: tuple[int, ...], plan: SearchPlan) -> PhaseSearch:
             """Return a phase search that uses only the readings with light from the given sources."""
@@ -564,7 +520,7 @@ class Bootstrap:
             )
 
         def on_step(step: int, _: float) -> None:
-            self._progress("search", step, max_steps)
+            self._progress("search", step, plan.steps * plan.starts)
 
         search, first_work = phase_search_for(sources, plan), 0.0
         if plan.one_laser_first and before is None:
@@ -581,7 +537,7 @@ class Bootstrap:
 
         The work does not count against the limit of the run, so that the fits still have theirs.
         """
-        plan = replace(self._plan.search, starts=min(_FIRST_STARTS, self._plan.search.starts))
+        plan = _with_few_starts(self._plan.search)
         best, work, max_work = self._crosstalk, result.work, self._max_search_work(survey)
         for trial in _CROSSTALK_TRIALS:
             self._crosstalk = trial
@@ -609,7 +565,7 @@ class Bootstrap:
         """
         heated = Heating(self._mesh, self._expected.ohm).phases(nominal, random.currents_ma)
         candidates = exchange_candidates(random, heated.arm_rad, survey.sources, self._light, self._mesh.interferes)
-        plan = replace(self._plan.search, starts=min(_FIRST_STARTS, self._plan.search.starts))
+        plan = _with_few_starts(self._plan.search)
         max_work, state = self._max_search_work(survey), self._rng.bit_generator.state
         for first, second in candidates:
             # All candidates, and the searches after them, begin with the same random numbers.
@@ -645,8 +601,8 @@ class Bootstrap:
             nominal,
             passive_phase_rad=np.mod(result.passive_rad, 2.0 * np.pi),
             joint_phase_rad=np.mod(result.joint_rad + middle, 2.0 * np.pi),
-            source_db=10.0 * np.log10(result.levels.source / self._nominal),
-            monitor_ma_per_mw=self._nominal * result.levels.monitor,
+            source_db=10.0 * np.log10(result.levels.source / self._device.monitor_ma_per_mw),
+            monitor_ma_per_mw=self._device.monitor_ma_per_mw * result.levels.monitor,
             second_db=10.0 * np.log10(second[second > 0.0]),
             source_detuning_hz=(source_phase_rad - middle) / (2.0 * np.pi * BASIC_UNIT_DELAY_S),
         )
@@ -657,6 +613,10 @@ def interfering_puc(mesh: MeshTopology, port: int) -> int:
     bar: dict[int, State] = dict.fromkeys(range(mesh.n_pucs), "bar")
     pucs = mesh.trace(port, bar).pucs
     return next((puc for puc in pucs if mesh.interferes[puc]), pucs[0])
+
+
+def _with_few_starts(plan: SearchPlan) -> SearchPlan:
+    return replace(plan, starts=min(_FIRST_STARTS, plan.starts))
 
 
 def _without_reference(observations: Observations) -> Observations:

@@ -351,12 +351,12 @@ class _RunPlanner:
         responses = Responses(
             self._mesh, nominal.sources, nominal.monitors, nominal.heaters, nominal.driven, self._max_ma, self._rng
         )
-        visit_plan = plan_visits(responses, nominal.sources_by_hand, nominal.monitors_by_hand)
+        visits = plan_visits(responses, nominal.sources_by_hand, nominal.monitors_by_hand)
         n_read = 1 if nominal.monitors_by_hand else len(nominal.monitors)
         settings = settings_by_hand(self._mesh, nominal.driven, n_read)
-        counts = settings * responses.shares(visit_plan, nominal.monitors_by_hand)
+        counts = settings * responses.shares(visits, nominal.monitors_by_hand)
         walk, parts = self._walk(BootstrapPlan().off_share, usually_changed(self._mesh)), list[Observations]()
-        for visit, count in zip(visit_plan.visits, counts.tolist(), strict=True):
+        for visit, count in zip(visits, counts.tolist(), strict=True):
             currents = walk.random(max(int(count), MIN_RANDOM), self._rng).currents_ma
             currents = np.concatenate([responses.currents_ma, currents])
             part = walk.with_light(currents, np.full(len(currents), visit.source))
@@ -367,7 +367,8 @@ class _RunPlanner:
         survey, sweeps, _, verification, _ = self.fixed_stages()
         stages = (survey, sweeps, self._stage("random settings", random), verification)
         _check_heat(stages, nominal.device.total_power_mw)
-        return replace(self._result(stages, self._fit(random, "fit"), ""), pluggings=visit_plan.pluggings)
+        pluggings = sum(len(visit.moves) for visit in visits)
+        return replace(self._result(stages, self._fit(random, "fit"), ""), pluggings=pluggings)
 
     def _result(self, stages: tuple[StagePlan, ...], fit: FitResult, reason: str) -> DryRun:
         device = self._nominal.device

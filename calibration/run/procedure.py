@@ -142,19 +142,7 @@ class Calibration:
         spread_rad = 2.0 * np.pi * BASIC_UNIT_DELAY_S * self.device.source_spread_hz
         plan = self.plan = self.plan or BootstrapPlan(search=SearchPlan(source_phase_rad=spread_rad))
         self.logbook = Logbook(self.probe, HardwareTimes.waiting(self.device.settle_s), before=self.before)
-        self._bootstrap = Bootstrap(
-            self.logbook,
-            self.device.heaters,
-            self.device.monitor_ma_per_mw,
-            self.seed,
-            plan,
-            self.device.heater_channels,
-            self.progress,
-            self.on_heater,
-            self.device.seconds,
-            self.device.sources_by_hand,
-            self.device.monitors_by_hand,
-        )
+        self._bootstrap = Bootstrap(self.logbook, self.device, self.seed, plan, self.progress, self.on_heater)
         self._start: Start | None = None
         self._diagnosed: DiagnosedFit | None = None
         self._fibres: dict[int, tuple[float, float]] = {}

@@ -11,10 +11,10 @@ import pytest
 from calibration.fit.global_fit import GlobalFit
 from calibration.fit.phase_search import PhaseSearch, SearchPlan, SearchResult
 from calibration.measure.logbook import Logbook, LogbookEntry
+from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.gauge import loop_rms_rad, wrapped
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.priors import default_prior
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Start, interfering_puc
 from lumion_hw.mesh.layout.hexagonal import HexMesh
@@ -31,7 +31,9 @@ def _started(
     bench: SimulatedBench, plan: BootstrapPlan, before: Sequence[LogbookEntry] = (), seed: int = 1
 ) -> tuple[Logbook, Start]:
     logbook = Logbook(bench, before=before)
-    return logbook, Bootstrap(logbook, NominalHeaters(), 0.8, seed, plan).run()
+    channels = tuple(range(2 * bench.mesh.n_pucs))
+    device = DeviceUnderTest("S-1", "simulated", "1.0", channels, 1550.0, 1000.0, (1.2, 2.0), 0.8)
+    return logbook, Bootstrap(logbook, device, seed, plan).run()
 
 
 def _passive_errors_rad(bench: SimulatedBench, passive_rad: np.ndarray) -> np.ndarray:
