@@ -98,14 +98,12 @@ class Drift:
     @property
     def measures_phase(self) -> NDArray[np.bool_]:
         """Which settings measure the phase common to all PUCs to a few milliradians, shape ``(settings,)``."""
-        is_precise: NDArray[np.bool_] = self.is_in_range & (self.phase_sigma_rad < _PRECISE_RAD)
-        return is_precise
+        return self.is_in_range & (self.phase_sigma_rad < _PRECISE_RAD)
 
     @property
     def measures_power(self) -> NDArray[np.bool_]:
         """Which settings measure the power to some hundredths of a decibel, shape ``(settings,)``."""
-        is_precise: NDArray[np.bool_] = self.is_in_range & (self.power_sigma_db < _PRECISE_DB)
-        return is_precise
+        return self.is_in_range & (self.power_sigma_db < _PRECISE_DB)
 
     def __getitem__(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> Drift:
         return Drift(*(getattr(self, column.name)[chosen] for column in fields(self)))
@@ -375,10 +373,7 @@ def _temperature(drift: Drift) -> Real:
         )[0]
         root = np.sqrt(weight((drift.phase_rad - design @ solution) / sigma))
     residual = drift.phase_rad - design @ solution
-    temperature: Real = trajectory @ solution[:knots] + _smooth(
-        np.where(drift.measures_phase, residual, 0.0), drift.time_s
-    )
-    return temperature
+    return trajectory @ solution[:knots] + _smooth(np.where(drift.measures_phase, residual, 0.0), drift.time_s)
 
 
 def _smooth(values: Real, time_s: Real) -> Real:

@@ -108,8 +108,7 @@ class IncrementalSettings:
     def _draw(self, rng: np.random.Generator, heaters: NDArray[np.int64]) -> Real:
         # Uniform in I², hence in phase; uniform in I would concentrate the settings at small phases.
         on = rng.random(len(heaters)) >= self.off_share
-        currents_ma: Real = np.where(on, np.sqrt(rng.random(len(heaters))) * self.max_ma[heaters], 0.0)
-        return currents_ma
+        return np.where(on, np.sqrt(rng.random(len(heaters))) * self.max_ma[heaters], 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,8 +312,7 @@ def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], informatio
     With several lasers, only frequency differences are observable.
     """
     mean = np.where(space.mask(("source_detuning_hz",)), 1.0 / max(len(space.sources), 1), 0.0)[free]
-    centred: Real = information + np.outer(mean, mean) / _MEAN_HZ**2
-    return centred
+    return information + np.outer(mean, mean) / _MEAN_HZ**2
 
 
 def _root(information: Real, phases: NDArray[np.bool_]) -> Real:

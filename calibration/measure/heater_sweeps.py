@@ -117,8 +117,7 @@ class HeaterSweeps:
     @property
     def currents_ma(self) -> Real:
         """Currents of the present setting."""
-        currents: Real = np.where(self._driven, np.sqrt(self._squares[self._level]), 0.0)
-        return currents
+        return np.where(self._driven, np.sqrt(self._squares[self._level]), 0.0)
 
     def run(
         self,

@@ -165,8 +165,7 @@ class HardwareTimes:
         # A straight line between two published values, for one channel and for all channels.
         per_channel = (self.write_all_s - self.write_one_s) / (self.all_channels - 1)
         write = np.where(changed > 0, self.write_one_s + (np.maximum(changed, 1) - 1) * per_channel, 0.0)
-        seconds: Real = write + self.settle_s + self.read_s
-        return seconds
+        return write + self.settle_s + self.read_s
 
     def plan_s(self, plan: Observations) -> float:
         """Return the duration of settings in s, starting with all heaters and light off."""
@@ -384,8 +383,7 @@ class Logbook:
             return currents_ma
         # The last step below the limit, with a tolerance for rounding: a current just above it would be rejected.
         max_steps = np.floor(self.heater_max_ma / step_ma * (1.0 + 1e-12))
-        driven: NDArray[np.float64] = np.minimum(np.rint(currents_ma / step_ma), max_steps) * step_ma
-        return driven
+        return np.minimum(np.rint(currents_ma / step_ma), max_steps) * step_ma
 
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Set the heaters, let them settle and read all monitors; NaN if saturated.

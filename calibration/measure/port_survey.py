@@ -217,8 +217,7 @@ def dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.floa
     cut = (dark == 0.0).mean(axis=0) > _CUT_SHARE
     # An offset that may be noise is not subtracted, because that would add noise to every reading.
     certain = np.abs(mean) > _DARK_SIGMA * floor_ma / np.sqrt(len(dark))
-    level: NDArray[np.float64] = np.where(certain & ~cut, mean, 0.0)
-    return level
+    return np.where(certain & ~cut, mean, 0.0)
 
 
 def dark_noise_ma(dark: NDArray[np.float64]) -> float:

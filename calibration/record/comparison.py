@@ -175,8 +175,7 @@ def _variance(first: CalibrationRecord, second: CalibrationRecord) -> Real | Non
     if any(COVARIANCE_FACTOR not in record.arrays for record in (first, second)):
         return None
     # The records are assumed to be independent; the notes say so if one was derived from the other.
-    total: Real = covariance_from_record(first) + covariance_from_record(second)
-    return total
+    return covariance_from_record(first) + covariance_from_record(second)
 
 
 def _group(

@@ -135,7 +135,7 @@ def build_record(
         heater_ohm=origin.heater_ohm,
         pucs=tuple(writer.puc(puc) for puc in range(mesh.n_pucs)),
         ports=tuple(writer.port(port) for port in sorted(ends)),
-        crosstalk=CrosstalkEntry(kernel=CrosstalkKernel(*parameters.crosstalk_rad_per_mw.tolist(), BUL_MM)),
+        crosstalk=CrosstalkEntry(kernel=CrosstalkKernel(*parameters.crosstalk_rad_per_mw.tolist(), edge_mm=BUL_MM)),
         faults=origin.faults,
         quality=dict(origin.quality),
         provenance=dict(origin.provenance),
@@ -173,8 +173,7 @@ def _recorded_covariance(
     for power, name in enumerate(LAW_TERMS):
         transform[space.groups[name], group] = parameters.heater_law[:, power, None] * in_sum
     kept = transform[: group.start]
-    recorded: Real = kept @ covariance @ kept.T
-    return recorded
+    return kept @ covariance @ kept.T
 
 
 def _arrays(
@@ -245,8 +244,7 @@ def covariance_from_record(record: CalibrationRecord) -> Real:
     if factor is None:
         raise CalibrationError("this calibration record has no covariance", hint="Calibrate again.")
     factor_64 = np.asarray(factor, dtype=np.float64)
-    covariance: Real = factor_64 @ factor_64.T
-    return covariance
+    return factor_64 @ factor_64.T
 
 
 def origin_from_record(record: CalibrationRecord) -> Origin:

@@ -162,8 +162,7 @@ class Readings:
         by_phase_ma = self._model.predict(self._parameters, moved) - predicted
         drift = np.stack([by_power_ma, by_phase_ma], axis=-1) / sigma_ma[..., None]
         free = without_drift(raw_sigma, np.where(likelihood.used[..., None], drift, 0.0))
-        residual: Real = np.where(likelihood.used, free, np.nan)
-        return residual
+        return np.where(likelihood.used, free, np.nan)
 
     def statistics(self) -> dict[str, dict[str, float]]:
         """Return count, rms, scaled median and number of outliers of the residuals, for sweeps and other settings."""

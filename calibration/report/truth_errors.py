@@ -56,8 +56,7 @@ def project_out_common_phase(space: ParameterSpace) -> Real:
     common[space.n_illuminated_loops :] = 0.0
     length = float(np.linalg.norm(common))
     common = common / length if length > _NO_COMMON_PHASE else np.zeros(len(common))
-    projector: Real = np.eye(len(common)) - np.outer(common, common)
-    return projector
+    return np.eye(len(common)) - np.outer(common, common)
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,7 @@ class GroupErrors:
     @property
     def normalised(self) -> Real:
         """True errors over stated standard errors, shape ``(n,)``."""
-        values: Real = self.error / np.sqrt(np.diag(self.covariance))
-        return values
+        return self.error / np.sqrt(np.diag(self.covariance))
 
     @property
     def ratio(self) -> float:

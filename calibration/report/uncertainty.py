@@ -73,8 +73,7 @@ def loop_factor(record: CalibrationRecord) -> Real | None:
         without = loops - np.outer(common, common @ loops) / length
         # Of a single loop nothing but rounding errors may be left.
         loops = np.where(np.abs(without) > _ROUNDING * np.abs(loops).max(initial=0.0), without, 0.0)
-    joints: Real = basis @ loops
-    return joints
+    return basis @ loops
 
 
 def face_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
@@ -124,8 +123,7 @@ def _arm_slope(mesh: MeshTopology, kernel: CrosstalkKernel, name: str, heat_mw: 
     upper, nominal = (
         kernel_crosstalk(mesh, variant).arm_rad_per_mw for variant in (replace(kernel, **changed), kernel)
     )
-    slope: Real = (upper - nominal) @ heat_mw / step
-    return slope
+    return (upper - nominal) @ heat_mw / step
 
 
 def dispersion(record: CalibrationRecord) -> list[tuple[str, float, float | None, str]]:

@@ -415,8 +415,7 @@ class _MatrixRun:
         for port in self.setting.inputs:
             fields = solver.solve(cells, cells.reference_hz + self._detunings_hz.get(port, 0.0), [port])
             columns.append(fields[..., list(self.setting.outputs), :])
-        matrix: Complex = np.concatenate(columns, axis=-1)
-        return matrix
+        return np.concatenate(columns, axis=-1)
 
     def _samples(self, calibrated: CalibratedMesh) -> Complex:
         return self._solve(sample_cells(calibrated, self.setting.currents_ma, _DRAWS))

@@ -112,8 +112,7 @@ def _with_converted_loops(covariance: Real, record: CalibrationRecord, space: Pa
     turn = np.eye(space.size)
     loops = space.groups["loops"]
     turn[loops, loops] = space.directions.T @ np.asarray(stored, dtype=np.float64)
-    turned: Real = turn @ covariance @ turn.T
-    return turned
+    return turn @ covariance @ turn.T
 
 
 Progress = Callable[[str, int, int], None]

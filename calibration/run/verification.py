@@ -308,10 +308,7 @@ def _no_hotter(currents_ma: Real, before: Observations) -> Real:
     """Return currents whose total heat is at most that of the hottest setting so far, which the controller accepted."""
     hottest_ma2 = float((before.currents_ma**2).sum(axis=1).max(initial=0.0))
     total_ma2 = float((currents_ma**2).sum())
-    limited: Real = (
-        currents_ma * np.sqrt(min(hottest_ma2 / total_ma2, 1.0)) if total_ma2 and hottest_ma2 else currents_ma
-    )
-    return limited
+    return currents_ma * np.sqrt(min(hottest_ma2 / total_ma2, 1.0)) if total_ma2 and hottest_ma2 else currents_ma
 
 
 def regime_settings(mesh: MeshTopology, sources: int, heaters: int) -> int:
@@ -426,8 +423,7 @@ def _random_turns(calibrated: CalibratedMesh, max_ma: Real, rng: np.random.Gener
     other = rng.integers(2, size=len(live))
     phase_rad[2 * np.flatnonzero(live.all(axis=1)) + other[live.all(axis=1)]] = 0.0
     phase_rad = np.where(max_ma > 0.0, np.minimum(phase_rad, 0.999 * calibrated.reach_rad), 0.0)
-    currents: Real = np.minimum(calibrated.currents_ma(phase_rad), max_ma)
-    return currents
+    return np.minimum(calibrated.currents_ma(phase_rad), max_ma)
 
 
 def _least_used_states(
