@@ -32,6 +32,7 @@ _SPREAD = (0.5, 0.3)
 _LAW_ERROR = 0.02
 _MARGIN = 1.02
 _CLEAR = 10.0
+_MIN_MW = 1e-4
 _MIN_KNOTS, _MAX_KNOTS = 6, 24
 _SETTINGS_PER_KNOT = 30
 _ROUNDS = 4
@@ -241,16 +242,11 @@ def measure_drift(
 
 
 def excess_db(
-    drift: Drift,
-    model: MeshModel,
-    parameters: MeshParameters,
-    observations: Observations,
-    noise: NoiseModel,
-    min_mw: float = 1e-4,
+    drift: Drift, model: MeshModel, parameters: MeshParameters, observations: Observations, noise: NoiseModel
 ) -> float:
     """Return the rms error of the predicted powers in dB, without noise and drift.
 
-    All settings must have light. Port powers below ``min_mw`` are ignored.
+    All settings must have light. Port powers below 0.1 µW are ignored.
     """
     phase_rad, power_db = _smoothed_by_source(drift)
     moved = replace(
@@ -258,7 +254,7 @@ def excess_db(
     )
     predicted = model.predict(parameters, moved) * 10.0 ** (power_db[:, None] / 10.0)
     # At least ten noise floors: below, the converter dominates the reading.
-    min_reading_ma = np.maximum(min_mw * parameters.monitor_ma_per_mw, _CLEAR * noise.floor_ma)
+    min_reading_ma = np.maximum(_MIN_MW * parameters.monitor_ma_per_mw, _CLEAR * noise.floor_ma)
     bright = (predicted > min_reading_ma) & (observations.reading_ma > 0.0)
     deviation_db = np.log(observations.reading_ma[bright] / predicted[bright]) / _LN10_PER_10
     expected = noise.sigma_ma(predicted[bright]) / predicted[bright] / _LN10_PER_10

@@ -73,17 +73,14 @@ class IncrementalSettings:
     changed: int = CHANGED
     off_share: float = OFF_SHARE
 
-    def random(self, count: int, rng: np.random.Generator, first: int = 0) -> Observations:
-        """Return ``count`` random settings to be measured.
-
-        ``first`` is the number of the first setting, to continue a sequence.
-        """
+    def random(self, count: int, rng: np.random.Generator) -> Observations:
+        """Return ``count`` random settings to be measured."""
         currents = np.empty((count, len(self.max_ma)))
         currents_ma = self._draw(rng, np.arange(len(self.max_ma)))
         for row in currents:
             row[:] = currents_ma
             currents_ma = self.step(currents_ma, rng)
-        turn = (first + np.arange(count)) // self.settings_per_source % len(self.sources)
+        turn = np.arange(count) // self.settings_per_source % len(self.sources)
         return self.with_light(currents, np.array(self.sources)[turn])
 
     def step(self, currents_ma: Real, rng: np.random.Generator) -> Real:

@@ -203,13 +203,15 @@ def parameters_from_record(record: CalibrationRecord) -> MeshParameters:
             "the crosstalk of this record is a matrix, but the mesh model needs a function of distance",
             hint="Calibrate again: records of schema version 1 do not contain this function.",
         )
-    sources = [record.port(port) for port in space_from_record(record).sources]
+    space = space_from_record(record)
+    sources = [record.port(port) for port in space.sources]
+    pairs = [(record.port(first), record.port(second)) for first, second in space.seconds.items()]
     responsivity = [record.port(port).monitor_ma_per_mw for port in record.monitor_ports]
     return MeshParameters(
         **vars(ChipParameters.from_record(record)),
         source_db=np.array([entry.source_dbm for entry in sources], dtype=np.float64),
         monitor_ma_per_mw=np.array([np.nan if value is None else value for value in responsivity]),
-        second_db=_second_db(record),
+        second_db=np.array([(second.source_dbm or 0.0) - (first.source_dbm or 0.0) for first, second in pairs]),
         source_detuning_hz=np.array([entry.source_detuning_hz or 0.0 for entry in sources]),
     )
 
@@ -393,11 +395,6 @@ def _physics_entries(
         width, gain = space.physics.widths.get(row.name, 0.0), gains.get(row.name, 0.0)
         entries.append(ExtraPhysics(row.name, row.description, count, width, gain, listed))
     return tuple(entries)
-
-
-def _second_db(record: CalibrationRecord) -> Real:
-    entries = [(record.port(first), record.port(second)) for first, second in space_from_record(record).seconds.items()]
-    return np.array([(second.source_dbm or 0.0) - (first.source_dbm or 0.0) for first, second in entries])
 
 
 def _covariance_entry(space: ParameterSpace, covariance: Real | None, bound: Bound | None) -> CovarianceEntry | None:

@@ -257,17 +257,12 @@ def find_sweeps(observations: Observations) -> tuple[Sweep, ...]:
     same_light = (np.diff(observations.source) == 0) & (np.diff(observations.detunings_hz) == 0.0)
     is_single_step = (moved.sum(axis=1) == 1) & same_light
     heater = np.where(is_single_step, moved.argmax(axis=1), -1) if len(moved) else np.zeros(0, dtype=np.int64)
-    edges = np.flatnonzero(np.diff(heater)) + 1
-    sweeps = []
-    for first, last in _segments(edges.tolist(), len(heater)):
-        if heater[first] >= 0 and last - first + 1 >= _MIN_LEVELS:
-            sweeps.append(Sweep(int(heater[first]), tuple(range(first, last + 1))))
-    return tuple(sweeps)
-
-
-def _segments(edges: Sequence[int], size: int) -> list[tuple[int, int]]:
-    ends = [0, *edges, size]
-    return [(first, last) for first, last in pairwise(ends) if last > first]
+    edges = (np.flatnonzero(np.diff(heater)) + 1).tolist()
+    return tuple(
+        Sweep(int(heater[first]), tuple(range(first, last + 1)))
+        for first, last in pairwise([0, *edges, len(heater)])
+        if last - first + 1 >= _MIN_LEVELS and heater[first] >= 0
+    )
 
 
 def _rms(values: Real, axis: int) -> Real:

@@ -395,13 +395,10 @@ class _RunPlanner:
         likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
         designer = designer_after(self._model, fit, likelihood, self._times, knowledge.wanted)
         max_settings = max(remaining_settings, 0)
-
-        def report(chosen: int) -> None:
-            self._progress("chosen settings", chosen, max_settings)
-
         design = designer.choose(
-            walk, remaining_s, self._goal.sigma_rad, self._rng, max_settings=max_settings, progress=report
-        )
+            walk, remaining_s, self._goal.sigma_rad, self._rng, max_settings=max_settings,
+            progress=lambda chosen: self._progress("chosen settings", chosen, max_settings),
+        )  # fmt: skip
         if design.reached:
             return design.plan, ""
         settings = len(design.plan) >= remaining_settings

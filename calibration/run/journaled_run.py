@@ -337,7 +337,7 @@ class _JournaledRun:
         header = header_of(run, dead, reported_frequencies_hz, self.command, mesh.heater_tau_s)
         self._connect_journal(run, book, header)
         before = [str(note["lost"]) for note in book.notes if note.get("kind") == _LOCK_LOSS]
-        probe.keep_temperature_lock_losses(before, lambda loss: book.note(_LOCK_LOSS, lost=loss))
+        probe.temperature.keep_losses(before, lambda loss: book.note(_LOCK_LOSS, lost=loss))
         probe.keep_plug_requests(
             lambda request: book.note(
                 _PLUG, fibre=request.fibre, device=request.device, port=request.port, after=len(run.logbook.entries)
@@ -360,7 +360,7 @@ class _JournaledRun:
         }
         if self.command:
             origin["command_line"] = self.command
-        faults = (*record.faults, *self.find_faults(record), *probe.measurement_warnings())
+        faults = (*record.faults, *self.find_faults(record), *probe.temperature.warnings())
         record = replace(record, raw=raw, provenance=record.provenance | origin, faults=faults)
         if self.join is None:
             return record

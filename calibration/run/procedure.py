@@ -182,7 +182,10 @@ class Calibration:
                     tune_sources(
                         self.probe, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), self._reported_hz
                     )
-            self._store_effort(self.logbook.elapsed_s(), time.process_time() - began_cpu_s)
+            effort = self.logbook.effort
+            self.quality |= {"settings": float(effort.settings), "source_changes": float(effort.source_changes)}
+            self.quality |= {"hardware_s": effort.hardware_s, "bench_s": self.logbook.elapsed_s()}
+            self.quality["cpu_s"] = time.process_time() - began_cpu_s
         return self.record()
 
     def _stages(self) -> None:
@@ -566,14 +569,6 @@ class Calibration:
         late = self._diagnosed is not None and not self._diagnosed.physics.widths.keys().isdisjoint(LATE)
         if not late and (self._diagnosed is None or self._diagnosed.trajectories is None):
             self.faults += [f"reference setting, {text}" for change in changes for text in change.descriptions()]
-
-    def _store_effort(self, bench_s: float, cpu_s: float) -> None:
-        total = self.logbook.effort
-        self.quality["settings"] = float(total.settings)
-        self.quality["source_changes"] = float(total.source_changes)
-        self.quality["hardware_s"] = total.hardware_s
-        self.quality["bench_s"] = bench_s
-        self.quality["cpu_s"] = cpu_s
 
     def record(self) -> CalibrationRecord:
         """Return the record of the results so far; it is complete only after all stages."""
