@@ -119,6 +119,7 @@ def build_record(
     mesh = space.mesh
     ends = {*mesh.fibre_ports, *space.sources, *space.seconds.values(), *space.monitors}
     writer = _Writer(space, parameters, origin, sigma)
+    amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw.tolist()
     if covariance is not None:
         covariance = _recorded_covariance(space, parameters, origin.heater_ohm, covariance)
     return CalibrationRecord(
@@ -135,7 +136,7 @@ def build_record(
         heater_ohm=origin.heater_ohm,
         pucs=tuple(writer.puc(puc) for puc in range(mesh.n_pucs)),
         ports=tuple(writer.port(port) for port in sorted(ends)),
-        crosstalk=CrosstalkEntry(kernel=CrosstalkKernel(*parameters.crosstalk_rad_per_mw.tolist(), edge_mm=BUL_MM)),
+        crosstalk=CrosstalkEntry(kernel=CrosstalkKernel(amplitude, length_mm, floor, BUL_MM)),
         faults=origin.faults,
         quality=dict(origin.quality),
         provenance=dict(origin.provenance),
