@@ -15,6 +15,7 @@ from calibration.model.space import space_from_record
 from calibration.record.conversion import parameters_from_record
 from lumion_hw.bench.bench import Bench
 from lumion_hw.mesh.layout.topology import MeshTopology, State
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
@@ -167,7 +168,7 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
     off = np.array([of_port[port] - slopes.reference_hz - offset_hz for port in space.sources])
     return MeshParameters(
         passive_phase_rad=np.where(mesh.interferes, truth.passive_phase + slope * offset_hz, 0.0),
-        heater_law=true_laws(bench, heater_reach_ma(record)),
+        heater_law=true_laws(bench, CalibratedMesh.from_record(record).max_ma),
         loss_db=truth.loss_db,
         coupler_common_rad=np.where(both, 0.5 * (first + second), first + second),
         coupler_difference_rad=np.where(both, first - second, 0.0),
@@ -210,12 +211,6 @@ def _arms_in_joints(mesh: MeshTopology, passive_phase_rad: Real) -> Real:
     phases[2::4] = np.where(mesh.interferes, 0.0, passive_phase_rad)
     joined: Real = phases[mesh.joints].sum(axis=1)
     return joined
-
-
-def heater_reach_ma(record: CalibrationRecord) -> Real:
-    """Return the current up to which each heater law is valid, shape ``(heaters,)``; 0 for a dead heater."""
-    laws = [heater.law for entry in record.pucs for heater in (entry.upper, entry.lower)]
-    return np.array([law.max_ma if law else 0.0 for law in laws])
 
 
 def heat_phases_rad(bench: Bench, currents_ma: Real) -> Real:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,6 @@ from calibration.model.observations import NoiseModel, Observations, only_reache
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import space_from_record
 from calibration.record.conversion import dark_by_port_ma, model_of_record, parameters_from_record
-from calibration.record.raw_data import load_raw
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry
 
@@ -100,18 +98,6 @@ class Readings:
         self._model = model_of_record(record)
         self.sweeps = find_sweeps(self.observations)
         self._parameters = self._with_stuck(parameters_from_record(record), _stuck_phases_rad(record))
-
-    @classmethod
-    def load(cls, record: CalibrationRecord, path: Path) -> Readings:
-        """Return the readings stored next to a record.
-
-        Raises:
-            CalibrationError: There are no readings, or they are damaged or belong to another record.
-            ConfigError: The file is HDF5, and h5py is missing.
-        """
-        if record.raw is None:
-            raise CalibrationError("the record has no raw readings")
-        return cls(record, load_raw(path, record.raw))
 
     def _with_stuck(self, parameters: MeshParameters, stuck_rad: Mapping[int, float]) -> MeshParameters:
         if not stuck_rad:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibration.run.blas_threads import one_blas_thread
-from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import Overwrite, check_target, write_file
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -48,13 +48,6 @@ def calibration_summary(record: CalibrationRecord) -> dict[str, Any]:
         "faults": list(record.faults),
         **record.quality,
     }
-
-
-def calibration_text(record: CalibrationRecord) -> str:
-    """Return verdict, key figures, missed goals and faults of a calibration as lines of text."""
-    from calibration.report.headline import headline
-
-    return headline(record).text()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,10 +138,13 @@ def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[P
 
 def load_readings(record: CalibrationRecord, path: Path) -> tuple[Readings | None, str]:
     """Return the raw readings next to a record, or the reason why there are none."""
+    from calibration.record.raw_data import load_raw
     from calibration.report.readings import Readings
 
     try:
-        return Readings.load(record, path), ""
+        if record.raw is None:
+            raise CalibrationError("the record has no raw readings")
+        return Readings(record, load_raw(path, record.raw)), ""
     except LumionError as error:
         return None, str(error).rstrip(".")
 

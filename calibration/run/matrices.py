@@ -27,7 +27,7 @@ from calibration.model.priors import Prior
 from calibration.model.space import space_from_record
 from calibration.record.conversion import build_record, dark_by_port_ma, model_of_record, origin_from_record
 from calibration.run.blas_threads import one_blas_thread
-from calibration.run.renewal import RecordPosterior
+from calibration.run.renewal import Progress, RecordPosterior
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
@@ -49,7 +49,6 @@ from lumion_hw.mesh.waves.scattering import Solver
 
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
-Progress = Callable[[str, int, int], None]
 
 READINGS = 200
 """Most readings of one measurement: one input lit in one setting, all outputs read."""

@@ -36,6 +36,7 @@ from calibration.run.blas_threads import one_blas_thread
 from calibration.run.conclusions import UNSEEN
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
 from lumion_hw.mesh.programming.prediction import LOOP_DIRECTIONS
 from lumion_hw.mesh.record.calibration_record import HEATER_RESISTANCES, CalibrationRecord, Conditions
@@ -194,8 +195,7 @@ class DriftRun:
         self._model = model_of_record(self.record)
         self._rng = np.random.default_rng(np.random.SeedSequence([self.seed, 0xD21F]))
         self._held_out = 0
-        laws = [heater.law for entry in self.record.pucs for heater in (entry.upper, entry.lower)]
-        self._max_ma = np.array([0.0 if law is None else min(law.max_ma, self.probe.heater_max_ma) for law in laws])
+        self._max_ma = CalibratedMesh.from_record(self.record, self.probe.heater_max_ma).max_ma
         self._resistances: Real | None = None
 
     @property

@@ -230,10 +230,7 @@ def verify(
             logbook.light_only_port(source)
             logbook.measure_batch(np.stack([plan[index].currents_ma for index in own]))
             on_step(own[-1] + 1, len(plan))
-    observations = logbook.observations(first)
-    if observations.late is not None:
-        plan = [replace(step, late=late) for step, late in zip(plan, observations.late, strict=True)]
-    return _compare(probe, record, plan, observations.reading_ma, detuning_hz)
+    return _compare(probe, record, plan, logbook.observations(first), detuning_hz)
 
 
 def verify_readings(probe: Probe, record: CalibrationRecord, observations: Observations) -> Verification:
@@ -250,12 +247,10 @@ def verify_readings(probe: Probe, record: CalibrationRecord, observations: Obser
     if not len(observations):
         return Verification(())
     plan = [
-        _VerificationStep(
-            "random", int(source), currents, None if observations.late is None else observations.late[index]
-        )
-        for index, (source, currents) in enumerate(zip(observations.source, observations.currents_ma, strict=True))
+        _VerificationStep("random", int(source), currents)
+        for source, currents in zip(observations.source, observations.currents_ma, strict=True)
     ]
-    return _compare(probe, record, plan, observations.reading_ma, 0.0)
+    return _compare(probe, record, plan, observations)
 
 
 @one_blas_thread()
@@ -298,10 +293,7 @@ def verify_regimes(
         _VerificationStep("single", int(observations.source[index]), observations.currents_ma[index], heater=heater)
         for index, heater in enumerate(swept)
     ]
-    plan = [*alone, *plan]
-    if observations.late is not None:
-        plan = [replace(step, late=late) for step, late in zip(plan, observations.late, strict=True)]
-    return _compare(logbook, record, plan, observations.reading_ma, 0.0), numbers
+    return _compare(logbook, record, [*alone, *plan], observations), numbers
 
 
 def _no_hotter(currents_ma: Real, before: Observations) -> Real:
@@ -517,11 +509,17 @@ def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
 
 
 def _compare(
-    probe: Probe, record: CalibrationRecord, plan: list[_VerificationStep], readings: Real, detuning_hz: float
+    probe: Probe,
+    record: CalibrationRecord,
+    plan: list[_VerificationStep],
+    measured: Observations,
+    detuning_hz: float = 0.0,
 ) -> Verification:
+    if measured.late is not None:
+        plan = [replace(step, late=late) for step, late in zip(plan, measured.late, strict=True)]
     responsivity = np.array([_responsivity(record, port) for port in probe.monitors])
     dark_ma = dark_by_port_ma(record)
-    readings = readings - [dark_ma.get(port, 0.0) for port in probe.monitors]
+    readings = measured.reading_ma - [dark_ma.get(port, 0.0) for port in probe.monitors]
     floor_ma = max(probe.monitor_step_ma / np.sqrt(12.0), record.quality.get("monitor_noise_floor_ma", 0.0), _DARK_MA)
     noise = NoiseModel(record.quality.get("monitor_noise_relative", _RELATIVE_NOISE), floor_ma)
     min_dbm = 10.0 * np.log10(_FLOOR_SIGMA * floor_ma / responsivity)
@@ -531,11 +529,11 @@ def _compare(
     versions = np.maximum(versions, min_dbm)
     predicted = versions.mean(axis=0)
     # Misdirected light is the worst error, so a dark monitor is compared at its largest possible power.
-    measured = np.maximum(10.0 * np.log10(np.maximum(readings, _DARK_MA) / responsivity), min_dbm)
-    is_bright = np.maximum(measured, predicted) > np.maximum(min_dbm, MIN_DBM)
+    measured_dbm = np.maximum(10.0 * np.log10(np.maximum(readings, _DARK_MA) / responsivity), min_dbm)
+    is_bright = np.maximum(measured_dbm, predicted) > np.maximum(min_dbm, MIN_DBM)
     with np.errstate(invalid="ignore"):
         is_compared = is_bright & np.isfinite(readings) & (np.ptp(versions, axis=0) < _CERTAIN_DB)
-    error_db, brighter = measured - predicted, np.maximum(measured, predicted)
+    error_db, brighter = measured_dbm - predicted, np.maximum(measured_dbm, predicted)
     bright_ma = responsivity * 10.0 ** (brighter / 10.0)
     noise_db = np.hypot(_DB_PER_SHARE * noise.sigma_ma(bright_ma) / bright_ma, _LIGHT_DB)
     # Errors are in dB of the brighter value, so that a slightly wrong null is not an infinite error.
