@@ -100,7 +100,7 @@ def stages(seed: int) -> list[object]:
     )
     return [
         seed,
-        f"{logbook.stages['sweeps'].settings} / {len(start.random)} / {logbook.effort.settings}",
+        f"{len(start.sweeps)} / {len(start.random)} / {logbook.effort.settings}",
         f"{logbook.effort.hardware_s:.1f}",
         f"{1e3 * rms(laws):.0f} / {1e3 * np.abs(laws).max():.0f}",
         f"{sure.sum()} of {len(sure)}",

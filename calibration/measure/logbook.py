@@ -6,11 +6,8 @@ An interrupted run is resumed by running it again: stored answers replace its fi
 from __future__ import annotations
 
 import base64
-import operator
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -177,30 +174,17 @@ class HardwareTimes:
 
 @dataclass(frozen=True)
 class MeasurementEffort:
-    """Effort of a calibration stage: settings, readings, source changes and times.
+    """Effort of a calibration so far.
 
     Attributes:
         settings: Number of settings of heaters and light.
-        readings: Number of reads of all monitors.
-        changed_channels: Number of written heater channels.
         source_changes: Number of changes of the source.
         hardware_s: Time of writes, settling, reads and source changes.
-        cpu_s: Processor time of this process.
     """
 
     settings: int = 0
-    readings: int = 0
-    changed_channels: int = 0
     source_changes: int = 0
     hardware_s: float = 0.0
-    cpu_s: float = 0.0
-
-    def __add__(self, other: MeasurementEffort) -> MeasurementEffort:
-        return MeasurementEffort(*map(operator.add, astuple(self), astuple(other)))
-
-    def since(self, before: MeasurementEffort) -> MeasurementEffort:
-        """Return the effort spent since an earlier count."""
-        return MeasurementEffort(*map(operator.sub, astuple(self), astuple(before)))
 
 
 class Logbook:
@@ -217,7 +201,7 @@ class Logbook:
         light_db: By source, the increase of the power in dB since the interrupted run, by which new readings are
             scaled.
         entries: All requests and answers.
-        effort: Effort so far, without processor time.
+        effort: Effort so far.
     """
 
     def __init__(
@@ -232,7 +216,6 @@ class Logbook:
         self.current_step_ma, self.monitor_step_ma = probe.current_step_ma, probe.monitor_step_ma
         self.measures_resistances = probe.measures_resistances
         self.times = times or HardwareTimes()
-        self.stages: dict[str, MeasurementEffort] = {}
         self._before, self.keep = tuple(before), keep
         # The bench time continues where the interrupted run stopped, because drift is fitted over it.
         self._before_s = (self._before[-1].at_s if self._before else 0.0) - probe.elapsed_s()
@@ -483,12 +466,10 @@ class Logbook:
         changed = int((old != currents_ma).sum())
         self._applied = (self._selected_port, currents_ma.copy())
         setting_s = self.times.setting_s(np.array(changed)) if changed else self.times.read_s
-        self.effort += MeasurementEffort(
-            settings=int(moved or changed > 0),
-            readings=1,
-            changed_channels=changed,
-            source_changes=int(moved),
-            hardware_s=float(setting_s) + moved * self.times.input_change_s,
+        self.effort = MeasurementEffort(
+            self.effort.settings + int(moved or changed > 0),
+            self.effort.source_changes + int(moved),
+            self.effort.hardware_s + (float(setting_s) + moved * self.times.input_change_s),
         )
 
     def observations(self, first: int = 0, last: int | None = None, *, unreached: bool = False) -> Observations:
@@ -543,13 +524,3 @@ class Logbook:
             elif entry.kind == "settings":
                 result.append(last_hz.get(entry.source, 0.0) - first_hz.get(entry.source, 0.0))
         return result
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Add the effort inside a ``with`` block to a stage."""
-        effort, cpu_s = self.effort, time.process_time()
-        try:
-            yield
-        finally:
-            stage_effort = self.effort.since(effort) + MeasurementEffort(cpu_s=time.process_time() - cpu_s)
-            self.stages[name] = self.stages.get(name, MeasurementEffort()) + stage_effort

@@ -197,12 +197,10 @@ class Bootstrap:
         if self._device.sources_by_hand or self._device.monitors_by_hand:
             return self._run_by_hand()
         self._progress("survey", 0, 1)
-        with self._logbook.stage("survey"):
-            survey = take_survey(self._logbook, self._rng, self._driven)
+        survey = take_survey(self._logbook, self._rng, self._driven)
         self._progress("survey", 1, 1)
         first = len(self._logbook)
-        with self._logbook.stage("sweeps"):
-            heaters = self._sweep(survey)
+        heaters = self._sweep(survey)
         swept = len(self._logbook)
         sweeps = select_monitors(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
         nominal = self.nominal(survey.sources, survey.monitors)
@@ -212,9 +210,8 @@ class Bootstrap:
         # More settings are cheaper than more starts: one start was enough on 5 of 5 meshes with 400 settings, but on 3
         # of 5 with 200 (docs/decisions/0007).
         for portion in range(self._plan.portions):
-            with self._logbook.stage("random settings"):
-                count = self.usual_settings(survey)
-                self._measure_random(survey, heaters, -(-count // _MORE_SHARE) if portion else count)
+            count = self.usual_settings(survey)
+            self._measure_random(survey, heaters, -(-count // _MORE_SHARE) if portion else count)
             observations = _without_reference(self._logbook.observations(swept))
             random, deaths = _without_failed_monitors(observations, survey, self._light)
             # A monitor that failed early is removed completely, so the sweeps get the same columns.
@@ -223,22 +220,21 @@ class Bootstrap:
                 sweeps = select_monitors(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
                 nominal, before = self.nominal(survey.sources, survey.monitors), None
             breakdowns |= {death.number: death for death in deaths}
-            with self._logbook.stage("search"):
-                guess, result = self._search(
-                    survey, random, nominal, self._search_plan(portion), before,
-                    max_work=self._max_search_work(survey) - work,
-                )  # fmt: skip
-                start = Start(nominal, survey, heaters, guess, result, sweeps, random, True)
-                trusted = self._is_trusted(start, explains)
-                if not trusted and portion == 0 and (shared := self._try_shared_channels(start, explains)):
-                    return self._concluded(shared, breakdowns.values())
-                if not trusted and portion == 0:
-                    exchanged = self._try_exchanges(survey, random, nominal)
-                    guess, result = exchanged or self._try_stronger_crosstalk(survey, random, guess, result)
-                    nominal = self.nominal(survey.sources, survey.monitors)
-                    trusted = result.unexplained < self._plan.search.plausible
-                work += result.work
-                before = result = replace(result, work=work)
+            guess, result = self._search(
+                survey, random, nominal, self._search_plan(portion), before,
+                max_work=self._max_search_work(survey) - work,
+            )  # fmt: skip
+            start = Start(nominal, survey, heaters, guess, result, sweeps, random, True)
+            trusted = self._is_trusted(start, explains)
+            if not trusted and portion == 0 and (shared := self._try_shared_channels(start, explains)):
+                return self._concluded(shared, breakdowns.values())
+            if not trusted and portion == 0:
+                exchanged = self._try_exchanges(survey, random, nominal)
+                guess, result = exchanged or self._try_stronger_crosstalk(survey, random, guess, result)
+                nominal = self.nominal(survey.sources, survey.monitors)
+                trusted = result.unexplained < self._plan.search.plausible
+            work += result.work
+            before = result = replace(result, work=work)
             # Two starts ended in the same valley, so the remaining misfit is a task of the diagnosis.
             if trusted or result.agreed:
                 break
@@ -305,16 +301,14 @@ class Bootstrap:
         )  # fmt: skip
         n_read = 1 if self._device.monitors_by_hand else len(logbook.monitors)
         settings = self._plan.random_settings or settings_by_hand(self._mesh, self._driven, n_read)
-        with logbook.stage("visits"):
-            self.by_hand = measured = measurements.run(self.heaters, settings)
+        self.by_hand = measured = measurements.run(self.heaters, settings)
         heaters = tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
         survey, observations = measured.survey, logbook.observations()
         measured.random = [number for number in measured.random if observations.currents_ma[number].any()]
         sweeps = select_monitors(observations[np.array(measured.sweeps)], survey.monitors, survey.dark_ma)
         random, deaths = _without_failed_monitors(observations[np.array(measured.random)], survey, self._light)
         nominal = self.nominal(survey.sources, survey.monitors)
-        with logbook.stage("search"):
-            guess, result = self._search_by_hand(survey, random, nominal)
+        guess, result = self._search_by_hand(survey, random, nominal)
         trusted = result.unexplained < self._plan.search.plausible
         return self._concluded(Start(nominal, survey, heaters, guess, result, sweeps, random, trusted), deaths)
 
@@ -391,23 +385,19 @@ class Bootstrap:
     def measure_more(self, start: Start) -> Start:
         """Measure as many random settings again and add them to those of a start."""
         first = len(self._logbook)
-        with self._logbook.stage("random settings"):
-            self._measure_random(start.survey, start.heaters, len(start.random))
+        self._measure_random(start.survey, start.heaters, len(start.random))
         added = _without_reference(self._logbook.observations(first))
         return replace(start, random=start.random + select_monitors(added, start.survey.monitors, start.survey.dark_ma))
 
     def search_again(self, start: Start) -> Start:
         """Search again from other random loop phases, with the same readings."""
-        with self._logbook.stage("search"):
-            nominal = self.nominal(start.survey.sources, start.survey.monitors)
-            # The first valley explained enough but was wrong, so a stricter limit applies now.
-            max_unexplained = 0.5 * start.search.unexplained
-            # A source far from the others was moved a sixth of a turn nearer if the readings did not decide.
-            prior = _WIDENED_PRIOR * self._plan.search.source_prior
-            plan = replace(
-                self._plan.search, unexplained=max_unexplained, plausible=max_unexplained, source_prior=prior
-            )
-            guess, result = self._search(start.survey, start.random, nominal, plan, seed_result=start.search)
+        nominal = self.nominal(start.survey.sources, start.survey.monitors)
+        # The first valley explained enough but was wrong, so a stricter limit applies now.
+        max_unexplained = 0.5 * start.search.unexplained
+        # A source far from the others was moved a sixth of a turn nearer if the readings did not decide.
+        prior = _WIDENED_PRIOR * self._plan.search.source_prior
+        plan = replace(self._plan.search, unexplained=max_unexplained, plausible=max_unexplained, source_prior=prior)
+        guess, result = self._search(start.survey, start.random, nominal, plan, seed_result=start.search)
         trusted = result.unexplained < self._plan.search.plausible
         parameters, warnings = self._start(nominal, result), _search_warnings(result, trusted)
         return replace(start, parameters=parameters, guess=guess, search=result, trusted=trusted, warnings=warnings)

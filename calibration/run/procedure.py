@@ -359,8 +359,7 @@ class Calibration:
             diagnosed = self._diagnosed = self._diagnosis(replace(start, random=observations)).continue_from(diagnosed)
             return self._model(start), diagnosed.fit
 
-        with self.logbook.stage("chosen settings"):
-            _, random, outcome = measuring.run(diagnosed.fit, start.random, refit)
+        _, random, outcome = measuring.run(diagnosed.fit, start.random, refit)
         self.quality |= {"phase_sigma_rad": outcome.sigma_rad, "phase_sigma_wanted_rad": self.goal.sigma_rad}
         self.quality["chosen_settings"] = float(outcome.settings)
         if outcome.shortfall:
