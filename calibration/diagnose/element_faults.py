@@ -32,6 +32,7 @@ LEFT_OUT = "not in the calibrated part of the mesh"
 """Note about a PUC that was left out of a calibration on request."""
 
 _ARMS = ("upper", "lower")
+_KIND_IN_LOW_LIGHT = {DEAD_MONITOR: FAINT_MONITOR, STUCK_PUC: UNSEEN_PUC, "dead heater": "unseen heater"}
 _SATURATED_SHARE = 0.01
 # Largest leak to the wrong output at which a stuck PUC is still used as bar or cross: 20 dB extinction.
 _USABLE_LEAK = 0.01
@@ -55,6 +56,7 @@ DEFECT_TEXTS: dict[str, str] = {
         "it. {remedy}"
     ),
     FAINT_MONITOR: "monitor at port {number}: its signal is not above the noise; it is not used",
+    "unseen in low light": "PUC {number}: the effect of its heaters is not above the noise; routes avoid it",
     "unseen heater": "{heater}: its effect is not above the noise; it stays off",
     "little light": (
         ". There is too little light: the brightest reading of a typical monitor is {contrast:.0f} times the noise, "
@@ -231,19 +233,16 @@ def relabel_in_low_light(
     """
     advice = DEFECT_TEXTS["little light"].format(contrast=contrast, least=min_contrast)
 
-    def named(defect: Defect) -> Defect:
-        if defect.kind == DEAD_MONITOR:
-            description = DEFECT_TEXTS[FAINT_MONITOR].format(number=defect.number)
-            return Defect(FAINT_MONITOR, "monitor", defect.number, description + advice)
-        if defect.kind == STUCK_PUC:
-            description = f"PUC {defect.number}: the effect of its heaters is not above the noise; routes avoid it"
-            return Defect(UNSEEN_PUC, "puc", defect.number, description + advice)
-        if defect.kind == "dead heater":
-            description = DEFECT_TEXTS["unseen heater"].format(heater=heater_name(defect.number, channels))
-            return Defect("unseen heater", "heater", defect.number, description + advice)
-        return defect
+    def relabelled(defect: Defect) -> Defect:
+        if defect.kind not in _KIND_IN_LOW_LIGHT:
+            return defect
+        kind, number = _KIND_IN_LOW_LIGHT[defect.kind], defect.number
+        text = "unseen in low light" if kind == UNSEEN_PUC else kind
+        heater = heater_name(number, channels) if defect.element == "heater" else ""
+        description = DEFECT_TEXTS[text].format(number=number, heater=heater)
+        return Defect(kind, defect.element, number, description + advice)
 
-    return tuple(map(named, defects))
+    return tuple(map(relabelled, defects))
 
 
 def heater_breakdown_defect(heater: int, channels: Sequence[int], first: int, settings: int) -> Defect:

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from calibration.measure.light_sources import driven_switches, dual_input_ports, light_source
 from calibration.measure.plug_requests import Fibre, OnPlug, PlugRequest
-from calibration.measure.separated_light import SeparatedLight, separable
+from calibration.measure.separated_light import read_separately, separable
 from calibration.measure.settling import heater_time_constant_s, step_currents_ma
 from calibration.measure.temperature_lock import TemperatureLock
 from calibration.model.device_under_test import MONITOR_SPREAD_DB, DeviceUnderTest
@@ -332,11 +332,12 @@ class BenchProbe:
         chosen = separable({port: ma for port, ma in patterns_ma.items() if shared_by[self._inputs[port].source] == 1})
         if not chosen:
             return {}
-        bench = self._bench
-        separated = SeparatedLight(
-            {port: patterns_ma[port] for port in chosen}, dark_ma, lambda: bench.mesh.monitors_ma(_ALIGN_SCANS)
-        )
-        shared = SharedInstrument(bench.clock, separated.read_patterns)
+        bench, chosen_ma = self._bench, {port: patterns_ma[port] for port in chosen}
+
+        def read_all(_: Collection[int]) -> Mapping[int, float]:
+            return read_separately(chosen_ma, dark_ma, lambda: bench.mesh.monitors_ma(_ALIGN_SCANS))
+
+        shared = SharedInstrument(bench.clock, read_all)
 
         def search(port: int) -> Alignment | None:
             try:

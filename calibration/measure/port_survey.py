@@ -70,11 +70,6 @@ class Survey:
     dark_ma: Mapping[int, float] = field(default_factory=dict)
     contrast: float = np.inf
 
-    @property
-    def is_dim(self) -> bool:
-        """Whether there is too little light to tell dim elements from dead ones."""
-        return self.contrast < MIN_CONTRAST
-
 
 def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.bool_] | None = None) -> Survey:
     """Measure without light, then every source with a few sets of heater currents (backgrounds).

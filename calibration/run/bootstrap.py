@@ -51,7 +51,6 @@ from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import Defect
 from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
-from lumion_hw.mesh.waves.heater import HeaterLaw
 
 Real = NDArray[np.float64]
 
@@ -211,7 +210,7 @@ class Bootstrap:
         # of 5 with 200 (docs/decisions/0007).
         for portion in range(self._plan.portions):
             count = self.usual_settings(survey)
-            self._measure_random(survey, heaters, -(-count // _MORE_SHARE) if portion else count)
+            self._measure_random(survey, -(-count // _MORE_SHARE) if portion else count)
             observations = _without_reference(self._logbook.observations(swept))
             random, deaths = _without_failed_monitors(observations, survey, self._light)
             # A monitor that failed early is removed completely, so the sweeps get the same columns.
@@ -385,7 +384,7 @@ class Bootstrap:
     def measure_more(self, start: Start) -> Start:
         """Measure as many random settings again and add them to those of a start."""
         first = len(self._logbook)
-        self._measure_random(start.survey, start.heaters, len(start.random))
+        self._measure_random(start.survey, len(start.random))
         added = _without_reference(self._logbook.observations(first))
         return replace(start, random=start.random + select_monitors(added, start.survey.monitors, start.survey.dark_ma))
 
@@ -418,11 +417,10 @@ class Bootstrap:
         space = ParameterSpace(self._mesh, survey.sources, survey.monitors, self._seconds)
         return MAX_SEARCH_WORK * usual_work(self.usual_settings(survey) * len(survey.monitors), space.plain)
 
-    def _measure_random(self, survey: Survey, heaters: tuple[HeaterFit, ...], count: int) -> None:
-        max_ma = np.array([_reach_ma(fit.law) for fit in heaters])
+    def _measure_random(self, survey: Survey, count: int) -> None:
         changed = usually_changed(self._mesh, self._plan.changed)
         walk = IncrementalSettings(
-            max_ma, survey.sources, survey.monitors, changed=changed, off_share=self._plan.off_share
+            self.reach_ma(), survey.sources, survey.monitors, changed=changed, off_share=self._plan.off_share
         )
         currents = walk.random(count, self._rng).currents_ma
         # Each source for a whole segment, because changing the source takes longer than changing heaters.
@@ -446,10 +444,11 @@ class Bootstrap:
             self._mesh, len(survey.monitors), one_laser_first=one_laser_first
         )
 
-    def reach_ma(self) -> dict[int, float]:
-        """Return the largest current of each heater in random settings."""
-        heaters = range(len(self._driven))
-        return {heater: _reach_ma(self.heaters.get(heater, NOT_SWEPT).law) for heater in heaters}
+    def reach_ma(self) -> Real:
+        """Return the largest current of each heater in random settings, shape ``(heaters,)``."""
+        laws = [self.heaters.get(heater, NOT_SWEPT).law for heater in range(len(self._driven))]
+        # Slightly more than one turn.
+        return np.array([0.0 if law is None else law.current_ma(min(_REACH_RAD, law.max_phase_rad)) for law in laws])
 
     def nominal(self, sources: tuple[int, ...], monitors: tuple[int, ...]) -> MeshParameters:
         """Return mesh parameters with measured heater laws where available, and otherwise nominal values."""
@@ -647,11 +646,6 @@ def _without_failed_monitors(
     # The level of a monitor cannot be determined from too few settings.
     working = tuple(port for port in survey.monitors if port not in early_failures)
     return select_monitors(without_dead_monitors(selected, deaths), working, {}), deaths
-
-
-def _reach_ma(law: HeaterLaw | None) -> float:
-    """Return the current in mA for slightly more than one turn, at most the maximum; 0 for a dead heater."""
-    return 0.0 if law is None else law.current_ma(min(_REACH_RAD, law.max_phase_rad))
 
 
 def _search_warnings(result: SearchResult, trusted: bool) -> tuple[str, ...]:

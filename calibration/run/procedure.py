@@ -234,7 +234,7 @@ class Calibration:
             self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
             self._launched_dbm[source] = self.logbook.launched_dbm(source)
             self.progress("sources", number, len(start.survey.sources))
-        self._resistances = measure_resistances(self.logbook, 0.5 * self._reach_ma())
+        self._resistances = measure_resistances(self.logbook, 0.5 * self._bootstrap.reach_ma())
         self._fibres = fibre_losses_db(
             self.logbook,
             self._model(start),
@@ -286,7 +286,7 @@ class Calibration:
             self._model(start),
             fit.parameters,
             self._likelihood(start),
-            self._reach_ma(),
+            self._bootstrap.reach_ma(),
             self._reported_hz,
             self._reference_nm,
             self.seed,
@@ -325,9 +325,6 @@ class Calibration:
             start.random, with_model_error(start.survey.noise), drift=SETTING_DRIFT, field_error=field_error
         )
 
-    def _reach_ma(self) -> NDArray[np.float64]:
-        return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
-
     def _measure_on(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
         if not diagnosed.certified:
             start, diagnosed = self._measure_more(start, diagnosed)
@@ -343,7 +340,7 @@ class Calibration:
             self.logbook,
             self._model(start),
             self._likelihood(start),
-            self._reach_ma(),
+            self._bootstrap.reach_ma(),
             self.goal,
             np.random.default_rng(np.random.SeedSequence([self.seed, 0x60A1])),
             times,
@@ -411,7 +408,7 @@ class Calibration:
             model,
             prior,
             free,
-            self._reach_ma(),
+            self._bootstrap.reach_ma(),
             self.device.heater_channels,
             [fit.modulation_sigma for fit in start.heaters],
             self.device.heaters,
@@ -545,7 +542,9 @@ class Calibration:
         )
         has_light = np.isin(observations.source, start.survey.sources)
         observations, when_s = observations[has_light], times_s(self.logbook.entries)[settings][has_light]
-        drift = measure_drift(model, diagnosed.parameters, observations, when_s, start.survey.noise, self._reach_ma())
+        drift = measure_drift(
+            model, diagnosed.parameters, observations, when_s, start.survey.noise, self._bootstrap.reach_ma()
+        )
         excess = excess_db(drift, model, diagnosed.parameters, observations, start.survey.noise)
         self.quality["held_out_excess_followed_db"] = excess
         return excess > TOLERANCE_DB
@@ -582,7 +581,7 @@ class Calibration:
         covariance = fit.covariance() if fit else None
         bound = None
         if start and fit and self._complete:
-            bound = fit_bound(fit, self._model(start), self._reach_ma(), self._likelihood(start))
+            bound = fit_bound(fit, self._model(start), self._bootstrap.reach_ma(), self._likelihood(start))
         if covariance is not None and self._extended is not None:
             parameters, covariance = self._extended.parameters, self._extended.within(covariance, space)
         return build_record(space, parameters, self._origin(), covariance, bound)
@@ -604,7 +603,7 @@ class Calibration:
             heater_channels=device.heater_channels,
             wavelength_nm=self._reference_nm,
             heater_max_ma=self.probe.heater_max_ma,
-            heater_reach_ma=self._bootstrap.reach_ma(),
+            heater_reach_ma=dict(enumerate(self._bootstrap.reach_ma().tolist())),
             heater_ohm=device.heater_ohm,
             complete=self._complete,
             unknown_pucs=unknown,
@@ -633,7 +632,7 @@ class Calibration:
         if diagnosed is not None:
             defects = collect_defects(start, diagnosed, self._model(start).space, channels, max_ma)
         defects = tuple(defect for defect in defects if defect.element != "puc" or defect.number not in self.left_out)
-        if start.survey.is_dim:
+        if start.survey.contrast < MIN_CONTRAST:  # too little light to tell dim elements from dead ones
             defects = relabel_in_low_light(defects, start.survey.contrast, MIN_CONTRAST, channels)
         return defects
 
