@@ -244,8 +244,7 @@ def extinctions(bench: Bench, record: CalibrationRecord) -> dict[str, float]:
     ``extinction_within_1_db`` is the fraction of states within 1 dB.
     """
     report = compare(bench, record)
-    allowed = np.concatenate([report.bar_allowed_db, report.cross_allowed_db])
-    reached = np.concatenate([report.bar_extinction_db, report.cross_extinction_db])
+    allowed, reached = report.allowed_db, report.extinction_db
     return {
         "extinction_short_db": float((np.minimum(allowed, PUBLISHED_EXTINCTION_DB) - reached).max()),
         "extinction_within_1_db": float((allowed - reached <= 1.0).mean()),
