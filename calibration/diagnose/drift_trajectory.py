@@ -351,15 +351,10 @@ def _temperature(drift: Drift) -> Real:
     design = np.concatenate([trajectory, np.eye(len(sources))[number], drift.square_ma2[:, None]], axis=1)
     sigma = np.hypot(drift.phase_sigma_rad, np.where(drift.is_in_range, _ERROR_IN_RANGE_RAD, _ERROR_BEYOND_RANGE_RAD))
     # Priors as rows of the least-squares system: small change of slope, zero at the end, small crosstalk error.
-    bend = np.zeros((knots - 2, design.shape[1]))
-    for row in range(knots - 2):
-        bend[row, row : row + 3] = (1.0, -2.0, 1.0)
-    bend /= _BEND_RAD
-    level = np.zeros((1, design.shape[1]))
-    level[0, knots - 1] = 1.0 / _ERROR_IN_RANGE_RAD
-    crosstalk = np.zeros((1, design.shape[1]))
-    crosstalk[0, -1] = 1.0 / _RAD_PER_MA2
-    weights = np.concatenate([bend, level, crosstalk])
+    weights = np.zeros((knots, design.shape[1]))
+    weights[:-2, :knots] = np.diff(np.eye(knots), n=2, axis=0) / _BEND_RAD
+    weights[-2, knots - 1] = 1.0 / _ERROR_IN_RANGE_RAD
+    weights[-1, -1] = 1.0 / _RAD_PER_MA2
     root = np.ones(len(sigma))
     solution = np.zeros(design.shape[1])
     for _ in range(_ROUNDS):

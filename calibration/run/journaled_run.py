@@ -6,10 +6,9 @@ A resumed run first checks that device, plan and light are unchanged.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.logbook import DARK, LogbookEntry
 from calibration.measure.plug_requests import OnPlug, PlugRequest
 from calibration.measure.port_survey import ReferenceChange, noise_of, reference_change, reference_readings
-from calibration.measure.probe import Probe, check_wavelengths, tune_to_reference
+from calibration.measure.probe import Probe, check_wavelengths, tune_sources
 from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.observations import NoiseModel
 from calibration.record.conditions import ConditionsWatch
@@ -39,6 +38,7 @@ from lumion_hw.files.writing import Overwrite, check_target
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.record.canonical import content_hash
 from lumion_hw.polarization import Aligner
+from lumion_hw.quantities import frequency_hz_from_wavelength_m
 from lumion_hw.storage import load_record, save_record
 
 _PLUG = "plugging requested"
@@ -97,9 +97,9 @@ def header_of(
 
 
 def _plain(plan: Any) -> Any:
-    if not dataclasses.is_dataclass(plan) or isinstance(plan, type):
+    if not is_dataclass(plan) or isinstance(plan, type):
         return plan
-    plain = dataclasses.asdict(plan)
+    plain = asdict(plan)
     if isinstance(plan, DeviceUnderTest):  # older journals must still match
         del plain["heater_tau_s"]  # its effect is in settle_s
         del plain["emulated_chip"]  # a field of the header
@@ -135,7 +135,7 @@ def _format_value(value: object) -> str:
     return text[:12] if len(text) == 64 else text
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LightConditions:
     """Change of the light since the run was interrupted.
 
@@ -145,7 +145,7 @@ class LightConditions:
     """
 
     changes: tuple[ReferenceChange, ...] = ()
-    power_db: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    power_db: Mapping[int, float] = field(default_factory=dict)
 
 
 def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightConditions:
@@ -431,7 +431,8 @@ def _aligned(
     probe: BenchProbe, earlier: JournalHeader | None, progress: Progress
 ) -> tuple[dict[int, str], dict[int, float]]:
     if earlier is None:
-        tune_to_reference(probe, probe.device_under_test())
+        device = probe.device_under_test()
+        tune_sources(probe, frequency_hz_from_wavelength_m(device.wavelength_nm * 1e-9), device.tunable_hz)
     else:
         reported_frequencies_hz = probe.reported_frequencies_hz()
         for port, frequency_hz in earlier.stated_hz.items():

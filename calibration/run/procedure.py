@@ -179,9 +179,7 @@ class Calibration:
             self.probe.switch_everything_off()
             if not self._complete:
                 with contextlib.suppress(LumionError):  # the first error must be reported
-                    tune_sources(
-                        self.probe, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), self._reported_hz
-                    )
+                    tune_sources(self.probe, self._reference_hz, self._reported_hz)
             effort = self.logbook.effort
             self.quality |= {"settings": float(effort.settings), "source_changes": float(effort.source_changes)}
             self.quality |= {"hardware_s": effort.hardware_s, "bench_s": self.logbook.elapsed_s()}
@@ -272,13 +270,15 @@ class Calibration:
 
     def _tune(self) -> None:
         tunable = self.device.tunable_hz
-        self._reported_hz = tune_sources(
-            self.logbook, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), tunable
-        )
+        self._reported_hz = tune_sources(self.logbook, self._reference_hz, tunable)
         # A fixed source defines the reference; without one, the grid of the lasers does.
         if tunable and set(self.probe.sources) <= set(tunable):
             stated_hz = float(np.median(list(self._reported_hz.values())))
             self._reference_nm = round(wavelength_m_from_frequency_hz(stated_hz) * 1e9, 6)
+
+    @property
+    def _reference_hz(self) -> float:
+        return frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
 
     def _extend(self, start: Start, fit: FitResult) -> None:
         extension = WavelengthExtension(
@@ -305,7 +305,7 @@ class Calibration:
             self.device.heater_ohm,
             seconds=self.device.seconds,
             channels=self.device.heater_channels,
-            reference_hz=frequency_hz_from_wavelength_m(self._reference_nm * 1e-9),
+            reference_hz=self._reference_hz,
             physics=self._diagnosed.physics if self._diagnosed else None,
             work=self._work,
         )
@@ -639,8 +639,7 @@ class Calibration:
     def _present_conditions(self) -> Conditions:
         conditions = replace(self._conditions, heater_tau_s=self.device.heater_tau_s)
         if self._reported_hz:
-            reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
-            conditions = replace(conditions, reference_hz=reference_hz)
+            conditions = replace(conditions, reference_hz=self._reference_hz)
         return self._extended.conditions(conditions) if self._extended else conditions
 
 
