@@ -335,6 +335,7 @@ class BenchProbe:
         bench, chosen_ma = self._bench, {port: patterns_ma[port] for port in chosen}
 
         def read_all(_: Collection[int]) -> Mapping[int, float]:
+            # One scan measures all sources.
             return read_separately(chosen_ma, dark_ma, lambda: bench.mesh.monitors_ma(_ALIGN_SCANS))
 
         shared = SharedInstrument(bench.clock, read_all)
