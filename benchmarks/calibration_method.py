@@ -25,12 +25,12 @@ from calibration.fit.global_fit import GlobalFit, Round
 from calibration.fit.phase_search import PassiveGuess, PhaseSearch, SearchPlan, guess_passive_phases, mean_levels
 from calibration.measure.design import IncrementalSettings
 from calibration.measure.logbook import HardwareTimes, Logbook
+from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.gauge import loop_rms_rad, wrapped
 from calibration.model.heating import Heating
 from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, default_prior
@@ -79,7 +79,9 @@ def stages(seed: int) -> list[object]:
     """Run the whole calibration and print the remaining errors after every stage."""
     bench = SimulatedBench.draw(WHOLE, seed)
     logbook = Logbook(bench)
-    start = Bootstrap(logbook, NominalHeaters(), 0.8, seed).run()
+    channels = tuple(range(2 * WHOLE.n_pucs))
+    device = DeviceUnderTest("S-1", "simulated", "1.0", channels, 1550.0, 1000.0, (1.2, 2.0), 0.8)
+    start = Bootstrap(logbook, device, seed).run()
     simulated, laws = bench.simulated, law_errors(bench.simulated, start)
     guess, sure = passive_errors(simulated, start.guess.passive_rad), start.guess.strength > SURE
     model = MeshModel(WHOLE, start.survey.sources, start.survey.monitors)
@@ -98,7 +100,7 @@ def stages(seed: int) -> list[object]:
     )
     return [
         seed,
-        f"{logbook.stages['sweeps'].settings} / {len(start.random)} / {logbook.effort.settings}",
+        f"{len(start.sweeps)} / {len(start.random)} / {logbook.effort.settings}",
         f"{logbook.effort.hardware_s:.1f}",
         f"{1e3 * rms(laws):.0f} / {1e3 * np.abs(laws).max():.0f}",
         f"{sure.sum()} of {len(sure)}",

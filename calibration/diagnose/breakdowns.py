@@ -38,6 +38,7 @@ _MIN_DARK = 12
 _DARKER = 3
 # Mean light of a source at a monitor, relative to that of its brightest source, below which darkness means nothing.
 _FAINT = 0.03
+_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def find_dead_heater(
 def cost_reduction(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, other: Observations) -> float:
     """Return the decrease of the cost of a fit if ``other`` observations replace the original ones."""
     setting_costs = _SettingCosts(model, parameters, likelihood)
-    cost = setting_costs.costs_of(replace(likelihood, observations=other), model.predict(parameters, other))
+    cost = setting_costs.costs(replace(likelihood, observations=other), model.predict(parameters, other))
     return float(setting_costs.cost.sum() - cost.sum())
 
 
@@ -147,18 +148,12 @@ class _SettingCosts:
         reading = model.predict(parameters, likelihood.observations)
         # All hypotheses are judged with the same sigma: that of the model discrepancy of the unchanged fit.
         self._sigma_ma = likelihood.sigma_ma(likelihood.discrepancy(reading, np.zeros((*reading.shape, 2))))
-        self.cost = self._costs(reading, np.arange(len(reading)))
-
-    def costs_of(self, likelihood: Likelihood, reading_ma: Real) -> Real:
-        """Return the cost of each setting, shape ``(n_settings,)``, for predicted readings in mA."""
-        residual = np.where(likelihood.used, (likelihood.target_ma - reading_ma) / self._sigma_ma, 0.0)
-        residual = np.where(likelihood.observations.saturated, np.maximum(residual, 0.0), residual)
-        cost: Real = 0.5 * (weight(residual) * residual**2).sum(axis=1)
-        return cost
+        self.cost = self.costs(likelihood, reading)
 
     def settings_cost(self, parameters: MeshParameters, settings: NDArray[np.int64]) -> Real:
         """Return the costs of some settings, predicted with other parameters."""
-        return self._costs(self._model.predict(parameters, self._likelihood.observations[settings]), settings)
+        reading_ma = self._model.predict(parameters, self._likelihood.observations[settings])
+        return self.costs(self._likelihood, reading_ma, settings)
 
     def best(self, heater: int, settings: NDArray[np.int64], turns: int) -> tuple[float, int, float]:
         """Return the best hypothesis that a heater failed: decrease of the cost, first setting, and turn in rad.
@@ -195,13 +190,14 @@ class _SettingCosts:
         passive = self._parameters.passive_phase_rad.copy()
         passive[heater // 2] += turn_rad
         changed = replace(self._parameters, passive_phase_rad=passive)
-        return self._costs(self._model.predict(changed, replace(part, currents_ma=currents)), settings)
+        reading_ma = self._model.predict(changed, replace(part, currents_ma=currents))
+        return self.costs(self._likelihood, reading_ma, settings)
 
-    def _costs(self, reading_ma: Real, settings: NDArray[np.int64]) -> Real:
-        deviation_sigma = (self._likelihood.target_ma[settings] - reading_ma) / self._sigma_ma[settings]
-        residual = np.where(self._likelihood.used[settings], deviation_sigma, 0.0)
-        bound = self._likelihood.observations.saturated[settings]
-        residual = np.where(bound, np.maximum(residual, 0.0), residual)
+    def costs(self, likelihood: Likelihood, reading_ma: Real, settings: NDArray[np.int64] | slice = _ALL) -> Real:
+        """Return the costs of some settings, shape ``(settings,)``, for their predicted readings in mA."""
+        deviation_sigma = (likelihood.target_ma[settings] - reading_ma) / self._sigma_ma[settings]
+        residual = np.where(likelihood.used[settings], deviation_sigma, 0.0)
+        residual = np.where(likelihood.observations.saturated[settings], np.maximum(residual, 0.0), residual)
         cost: Real = 0.5 * (weight(residual) * residual**2).sum(axis=1)
         return cost
 

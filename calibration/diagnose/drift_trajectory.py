@@ -32,6 +32,7 @@ _SPREAD = (0.5, 0.3)
 _LAW_ERROR = 0.02
 _MARGIN = 1.02
 _CLEAR = 10.0
+_MIN_MW = 1e-4
 _MIN_KNOTS, _MAX_KNOTS = 6, 24
 _SETTINGS_PER_KNOT = 30
 _ROUNDS = 4
@@ -98,14 +99,12 @@ class Drift:
     @property
     def measures_phase(self) -> NDArray[np.bool_]:
         """Which settings measure the phase common to all PUCs to a few milliradians, shape ``(settings,)``."""
-        is_precise: NDArray[np.bool_] = self.is_in_range & (self.phase_sigma_rad < _PRECISE_RAD)
-        return is_precise
+        return self.is_in_range & (self.phase_sigma_rad < _PRECISE_RAD)
 
     @property
     def measures_power(self) -> NDArray[np.bool_]:
         """Which settings measure the power to some hundredths of a decibel, shape ``(settings,)``."""
-        is_precise: NDArray[np.bool_] = self.is_in_range & (self.power_sigma_db < _PRECISE_DB)
-        return is_precise
+        return self.is_in_range & (self.power_sigma_db < _PRECISE_DB)
 
     def __getitem__(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> Drift:
         return Drift(*(getattr(self, column.name)[chosen] for column in fields(self)))
@@ -243,16 +242,11 @@ def measure_drift(
 
 
 def excess_db(
-    drift: Drift,
-    model: MeshModel,
-    parameters: MeshParameters,
-    observations: Observations,
-    noise: NoiseModel,
-    min_mw: float = 1e-4,
+    drift: Drift, model: MeshModel, parameters: MeshParameters, observations: Observations, noise: NoiseModel
 ) -> float:
     """Return the rms error of the predicted powers in dB, without noise and drift.
 
-    All settings must have light. Port powers below ``min_mw`` are ignored.
+    All settings must have light. Port powers below 0.1 µW are ignored.
     """
     phase_rad, power_db = _smoothed_by_source(drift)
     moved = replace(
@@ -260,7 +254,7 @@ def excess_db(
     )
     predicted = model.predict(parameters, moved) * 10.0 ** (power_db[:, None] / 10.0)
     # At least ten noise floors: below, the converter dominates the reading.
-    min_reading_ma = np.maximum(min_mw * parameters.monitor_ma_per_mw, _CLEAR * noise.floor_ma)
+    min_reading_ma = np.maximum(_MIN_MW * parameters.monitor_ma_per_mw, _CLEAR * noise.floor_ma)
     bright = (predicted > min_reading_ma) & (observations.reading_ma > 0.0)
     deviation_db = np.log(observations.reading_ma[bright] / predicted[bright]) / _LN10_PER_10
     expected = noise.sigma_ma(predicted[bright]) / predicted[bright] / _LN10_PER_10
@@ -357,15 +351,10 @@ def _temperature(drift: Drift) -> Real:
     design = np.concatenate([trajectory, np.eye(len(sources))[number], drift.square_ma2[:, None]], axis=1)
     sigma = np.hypot(drift.phase_sigma_rad, np.where(drift.is_in_range, _ERROR_IN_RANGE_RAD, _ERROR_BEYOND_RANGE_RAD))
     # Priors as rows of the least-squares system: small change of slope, zero at the end, small crosstalk error.
-    bend = np.zeros((knots - 2, design.shape[1]))
-    for row in range(knots - 2):
-        bend[row, row : row + 3] = (1.0, -2.0, 1.0)
-    bend /= _BEND_RAD
-    level = np.zeros((1, design.shape[1]))
-    level[0, knots - 1] = 1.0 / _ERROR_IN_RANGE_RAD
-    crosstalk = np.zeros((1, design.shape[1]))
-    crosstalk[0, -1] = 1.0 / _RAD_PER_MA2
-    weights = np.concatenate([bend, level, crosstalk])
+    weights = np.zeros((knots, design.shape[1]))
+    weights[:-2, :knots] = np.diff(np.eye(knots), n=2, axis=0) / _BEND_RAD
+    weights[-2, knots - 1] = 1.0 / _ERROR_IN_RANGE_RAD
+    weights[-1, -1] = 1.0 / _RAD_PER_MA2
     root = np.ones(len(sigma))
     solution = np.zeros(design.shape[1])
     for _ in range(_ROUNDS):
@@ -375,10 +364,7 @@ def _temperature(drift: Drift) -> Real:
         )[0]
         root = np.sqrt(weight((drift.phase_rad - design @ solution) / sigma))
     residual = drift.phase_rad - design @ solution
-    temperature: Real = trajectory @ solution[:knots] + _smooth(
-        np.where(drift.measures_phase, residual, 0.0), drift.time_s
-    )
-    return temperature
+    return trajectory @ solution[:knots] + _smooth(np.where(drift.measures_phase, residual, 0.0), drift.time_s)
 
 
 def _smooth(values: Real, time_s: Real) -> Real:

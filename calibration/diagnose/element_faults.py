@@ -7,6 +7,8 @@ Messages name the element, the observation, the expected value, what still works
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +32,7 @@ LEFT_OUT = "not in the calibrated part of the mesh"
 """Note about a PUC that was left out of a calibration on request."""
 
 _ARMS = ("upper", "lower")
+_KIND_IN_LOW_LIGHT = {DEAD_MONITOR: FAINT_MONITOR, STUCK_PUC: UNSEEN_PUC, "dead heater": "unseen heater"}
 _SATURATED_SHARE = 0.01
 # Largest leak to the wrong output at which a stuck PUC is still used as bar or cross: 20 dB extinction.
 _USABLE_LEAK = 0.01
@@ -53,6 +56,7 @@ DEFECT_TEXTS: dict[str, str] = {
         "it. {remedy}"
     ),
     FAINT_MONITOR: "monitor at port {number}: its signal is not above the noise; it is not used",
+    "unseen in low light": "PUC {number}: the effect of its heaters is not above the noise; routes avoid it",
     "unseen heater": "{heater}: its effect is not above the noise; it stays off",
     "little light": (
         ". There is too little light: the brightest reading of a typical monitor is {contrast:.0f} times the noise, "
@@ -103,6 +107,17 @@ DEFECT_TEXTS: dict[str, str] = {
 }  # fmt: skip
 
 
+def _defect(
+    kind: str,
+    element: Literal["puc", "heater", "port", "monitor"],
+    number: int,
+    text: str = "",
+    **facts: object,
+) -> Defect:
+    """Return a defect with the message of its kind, or with another one of :data:`DEFECT_TEXTS`."""
+    return Defect(kind, element, number, DEFECT_TEXTS[text or kind].format(**facts))
+
+
 def heater_name(heater: int, channels: Sequence[int]) -> str:
     """Return the name of a heater, such as ``PUC 41 lower heater (channel 83)``."""
     return f"PUC {heater // 2} {_ARMS[heater % 2]} heater (channel {channels[heater]})"
@@ -126,9 +141,8 @@ def heater_defects(
             kind = "dead heater" if fit.law is None else UNCERTAIN_LAW
             if fit.law is None or not np.isfinite(fit.turn_sigma_rad):
                 has_other_arm = len(arms) == 2 or fit.law is not None
-                text = DEFECT_TEXTS[kind] if has_other_arm else DEFECT_TEXTS["dead phase shifter"]
-                description = text.format(heater=heater_name(2 * puc + arm, channels))
-                defects.append(Defect(kind, "heater", 2 * puc + arm, description))
+                text, heater = kind if has_other_arm else "dead phase shifter", 2 * puc + arm
+                defects.append(_defect(kind, "heater", heater, text, heater=heater_name(heater, channels)))
     return tuple(defects)
 
 
@@ -146,13 +160,9 @@ def stuck_puc_defect(
     if coupling is not None:
         states = ("bar",) if coupling < _USABLE_LEAK else ("cross",) if coupling > 1.0 - _USABLE_LEAK else ()
         at = f"; it is stuck at a coupling of {coupling:.4f} ± {coupling_sigma or 0.0:.4f}"
-    description = DEFECT_TEXTS[STUCK_PUC].format(
-        puc=puc,
-        channels=_channels_text(puc, channels),
-        coupling=at,
-        use=f"it can be used as {states[0]} only; other routes must avoid it" if states else "routes must avoid it",
-    )
-    return Defect(STUCK_PUC, "puc", puc, description, states, coupling, coupling_sigma)
+    use = f"it can be used as {states[0]} only; other routes must avoid it" if states else "routes must avoid it"
+    defect = _defect(STUCK_PUC, "puc", puc, puc=puc, channels=_channels_text(puc, channels), coupling=at, use=use)
+    return replace(defect, usable_states=states, coupling=coupling, coupling_sigma=coupling_sigma)
 
 
 def mark_unseen_pucs(
@@ -169,14 +179,13 @@ def mark_unseen_pucs(
     """
     # Without light the state of a PUC is unknown; "stuck" would blame an element that may work.
     visible = [defect for defect in defects if _puc_of(defect) not in unseen]
-    marked = []
-    for puc in unseen:
-        text = DEFECT_TEXTS[UNSEEN_PUC].format(
-            puc=puc,
-            channels=_channels_text(puc, channels),
+    marked = [
+        _defect(
+            UNSEEN_PUC, "puc", puc, puc=puc, channels=_channels_text(puc, channels),
             **visibility_hints(mesh, puc, sources, monitors),
         )
-        marked.append(Defect(UNSEEN_PUC, "puc", puc, text))
+        for puc in unseen
+    ]  # fmt: skip
     return *visible, *marked
 
 
@@ -224,26 +233,22 @@ def relabel_in_low_light(
     """
     advice = DEFECT_TEXTS["little light"].format(contrast=contrast, least=min_contrast)
 
-    def named(defect: Defect) -> Defect:
-        if defect.kind == DEAD_MONITOR:
-            description = DEFECT_TEXTS[FAINT_MONITOR].format(number=defect.number)
-            return Defect(FAINT_MONITOR, "monitor", defect.number, description + advice)
-        if defect.kind == STUCK_PUC:
-            description = f"PUC {defect.number}: the effect of its heaters is not above the noise; routes avoid it"
-            return Defect(UNSEEN_PUC, "puc", defect.number, description + advice)
-        if defect.kind == "dead heater":
-            description = DEFECT_TEXTS["unseen heater"].format(heater=heater_name(defect.number, channels))
-            return Defect("unseen heater", "heater", defect.number, description + advice)
-        return defect
+    def relabelled(defect: Defect) -> Defect:
+        if defect.kind not in _KIND_IN_LOW_LIGHT:
+            return defect
+        kind, number = _KIND_IN_LOW_LIGHT[defect.kind], defect.number
+        text = "unseen in low light" if kind == UNSEEN_PUC else kind
+        heater = heater_name(number, channels) if defect.element == "heater" else ""
+        description = DEFECT_TEXTS[text].format(number=number, heater=heater)
+        return Defect(kind, defect.element, number, description + advice)
 
-    return tuple(map(named, defects))
+    return tuple(map(relabelled, defects))
 
 
 def heater_breakdown_defect(heater: int, channels: Sequence[int], first: int, settings: int) -> Defect:
     """Return the defect of a heater that failed at a random setting; setting 0 means that it never worked."""
-    kind = "died in the run" if first else "silent"
-    description = DEFECT_TEXTS[kind].format(heater=heater_name(heater, channels), first=first, settings=settings)
-    return Defect("dead heater", "heater", heater, description)
+    text, name = "died in the run" if first else "silent", heater_name(heater, channels)
+    return _defect("dead heater", "heater", heater, text, heater=name, first=first, settings=settings)
 
 
 def miswiring_defects(wiring: Miswiring, channels: Sequence[int]) -> tuple[Defect, ...]:
@@ -253,16 +258,14 @@ def miswiring_defects(wiring: Miswiring, channels: Sequence[int]) -> tuple[Defec
         SHARED: [(wiring.first, wiring.second)],
     }
     return tuple(
-        Defect(
+        _defect(
             wiring.kind,
             "heater",
             heater,
-            DEFECT_TEXTS[wiring.kind].format(
-                channel=channels[heater],
-                other=channels[other],
-                name=heater_name(heater, channels),
-                other_name=heater_name(other, channels),
-            ),
+            channel=channels[heater],
+            other=channels[other],
+            name=heater_name(heater, channels),
+            other_name=heater_name(other, channels),
         )
         for heater, other in pairs[wiring.kind]
     )
@@ -272,9 +275,7 @@ def saturation_defects(observations: Observations) -> tuple[Defect, ...]:
     """Return a defect for every monitor that saturates."""
     share = observations.saturated.mean(axis=0)
     return tuple(
-        Defect(
-            "saturated monitor", "monitor", port, DEFECT_TEXTS["saturated monitor"].format(port=port, share=100 * part)
-        )
+        _defect("saturated monitor", "monitor", port, port=port, share=100 * part)
         for port, part in zip(observations.monitors, share.tolist(), strict=True)
         if part > _SATURATED_SHARE
     )
@@ -282,9 +283,7 @@ def saturation_defects(observations: Observations) -> tuple[Defect, ...]:
 
 def monitor_breakdown_defect(port: int, first: int, settings: int) -> Defect:
     """Return the defect of a monitor that went dark at one of the random settings."""
-    return Defect(
-        DEAD_MONITOR, "monitor", port, DEFECT_TEXTS["died monitor"].format(port=port, first=first, settings=settings)
-    )
+    return _defect(DEAD_MONITOR, "monitor", port, "died monitor", port=port, first=first, settings=settings)
 
 
 def merge_dead_ports(defects: Sequence[Defect]) -> tuple[Defect, ...]:
@@ -295,10 +294,7 @@ def merge_dead_ports(defects: Sequence[Defect]) -> tuple[Defect, ...]:
     other_defects = [
         defect for defect in defects if not (defect.number in dead_ports and defect.element in ("source", "monitor"))
     ]
-    ports = [
-        Defect("dead port", "port", port, DEFECT_TEXTS["dead port"].format(port=port)) for port in sorted(dead_ports)
-    ]
-    return (*other_defects, *ports)
+    return (*other_defects, *(_defect("dead port", "port", port, port=port) for port in sorted(dead_ports)))
 
 
 def without_duplicates(defects: Sequence[Defect]) -> tuple[Defect, ...]:
@@ -348,10 +344,7 @@ def defects_from_fit(
 
 def _off_balance(puc: int, smallest: float, largest: float) -> Defect:
     bar, cross = (-10.0 * np.log10(max(leak, 1e-9) / (1.0 - leak)) for leak in (smallest, 1.0 - largest))
-    description = DEFECT_TEXTS["couplers off balance"].format(
-        puc=puc, least=smallest, largest=largest, bar=bar, cross=cross
-    )
-    return Defect("couplers off balance", "puc", puc, description)
+    return _defect("couplers off balance", "puc", puc, puc=puc, least=smallest, largest=largest, bar=bar, cross=cross)
 
 
 def _weak_heaters(
@@ -369,7 +362,10 @@ def _weak_heaters(
         couplings = smallest + (largest - smallest) * np.cos(turned / 2.0) ** 2
         other = laws[1 - arm]
         covered = float((square * (other[0] + square * (other[1] + square * other[2]))).max()) >= _FRINGE_RAD
-        description = DEFECT_TEXTS["weak heater"].format(
+        defect = _defect(
+            "weak heater",
+            "heater",
+            2 * puc + arm,
             heater=heater_name(2 * puc + arm, channels),
             reach=reachable_rad / np.pi,
             max_ma=max_ma,
@@ -377,5 +373,5 @@ def _weak_heaters(
             largest=float(couplings.max()),
             rest="the other arm sets all couplings" if covered else "couplings outside are refused",
         )
-        defects.append(Defect("weak heater", "heater", 2 * puc + arm, description))
+        defects.append(defect)
     return defects

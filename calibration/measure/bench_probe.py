@@ -9,7 +9,7 @@ import contextlib
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from calibration.measure.light_sources import driven_switches, dual_input_ports, light_source
 from calibration.measure.plug_requests import Fibre, OnPlug, PlugRequest
-from calibration.measure.separated_light import SeparatedLight, separable
+from calibration.measure.separated_light import read_separately, separable
 from calibration.measure.settling import heater_time_constant_s, step_currents_ma
 from calibration.measure.temperature_lock import TemperatureLock
 from calibration.model.device_under_test import MONITOR_SPREAD_DB, DeviceUnderTest
@@ -46,6 +46,9 @@ class BenchProbe:
     Args:
         aligner: Polarization search.
         on_plug: Called when a fibre has to be moved by hand; without it, such a move raises an error.
+
+    Attributes:
+        temperature: Lock of the chip temperature.
     """
 
     def __init__(self, bench: Bench, aligner: Aligner | None = None, on_plug: OnPlug | None = None) -> None:
@@ -53,7 +56,7 @@ class BenchProbe:
         self._plugged: dict[Fibre, int] = {}
         self._connected_request: PlugRequest | None = None
         self._note_request: Callable[[PlugRequest], object] = lambda request: None
-        self._temperature = TemperatureLock(bench)
+        self.temperature = TemperatureLock(bench)
         self._aligner = aligner or Aligner(bench.clock)
         self._began_s = bench.clock.now()
         self._second_ports = dual_input_ports(bench.wiring.inputs)
@@ -281,7 +284,7 @@ class BenchProbe:
             DeviceError: The temperature controller is off or reports a fault.
             DeviceTimeoutError: The temperature is not stable in time.
         """
-        self._temperature.wait()
+        self.temperature.wait()
         self._dead_ports |= dead or {}
         # With cold heaters nothing drifts thermally during the polarization search.
         self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))
@@ -329,11 +332,13 @@ class BenchProbe:
         chosen = separable({port: ma for port, ma in patterns_ma.items() if shared_by[self._inputs[port].source] == 1})
         if not chosen:
             return {}
-        bench = self._bench
-        separated = SeparatedLight(
-            {port: patterns_ma[port] for port in chosen}, dark_ma, lambda: bench.mesh.monitors_ma(_ALIGN_SCANS)
-        )
-        shared = SharedInstrument(bench.clock, separated.read_patterns)
+        bench, chosen_ma = self._bench, {port: patterns_ma[port] for port in chosen}
+
+        def read_all(_: Collection[int]) -> Mapping[int, float]:
+            # One scan measures all sources.
+            return read_separately(chosen_ma, dark_ma, lambda: bench.mesh.monitors_ma(_ALIGN_SCANS))
+
+        shared = SharedInstrument(bench.clock, read_all)
 
         def search(port: int) -> Alignment | None:
             try:
@@ -413,7 +418,7 @@ class BenchProbe:
             self._bench.mesh.program(currents_ma)
             return self._used(self._bench.mesh.monitors_ma())
 
-        return self._temperature.read_while_locked(read)
+        return self.temperature.read_while_locked(read)
 
     def _used(self, readings_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         return readings_ma if self._columns is None else readings_ma[..., self._columns]
@@ -421,15 +426,7 @@ class BenchProbe:
     def measure_batch(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Measure settings one after the other, as one sweep if the controller can."""
         self.measure_heater_time_constant()
-        return self._temperature.read_while_locked(lambda: self._used(self._bench.mesh.sweep(currents_ma)))
-
-    def keep_temperature_lock_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
-        """Continue the list of temperature lock losses from earlier sessions; ``keep`` is called with every new one."""
-        self._temperature.keep_temperature_lock_losses(before, keep)
-
-    def measurement_warnings(self) -> tuple[str, ...]:
-        """Return warnings about the measurement for the record, one sentence each."""
-        return self._temperature.measurement_warnings()
+        return self.temperature.read_while_locked(lambda: self._used(self._bench.mesh.sweep(currents_ma)))
 
     def fibre_dbm(self) -> dict[int, float]:
         """Return the power in dBm that leaves each port with an external meter into its fibre."""

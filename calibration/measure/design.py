@@ -73,17 +73,14 @@ class IncrementalSettings:
     changed: int = CHANGED
     off_share: float = OFF_SHARE
 
-    def random(self, count: int, rng: np.random.Generator, first: int = 0) -> Observations:
-        """Return ``count`` random settings to be measured.
-
-        ``first`` is the number of the first setting, to continue a sequence.
-        """
+    def random(self, count: int, rng: np.random.Generator) -> Observations:
+        """Return ``count`` random settings to be measured."""
         currents = np.empty((count, len(self.max_ma)))
         currents_ma = self._draw(rng, np.arange(len(self.max_ma)))
         for row in currents:
             row[:] = currents_ma
             currents_ma = self.step(currents_ma, rng)
-        turn = (first + np.arange(count)) // self.settings_per_source % len(self.sources)
+        turn = np.arange(count) // self.settings_per_source % len(self.sources)
         return self.with_light(currents, np.array(self.sources)[turn])
 
     def step(self, currents_ma: Real, rng: np.random.Generator) -> Real:
@@ -108,8 +105,7 @@ class IncrementalSettings:
     def _draw(self, rng: np.random.Generator, heaters: NDArray[np.int64]) -> Real:
         # Uniform in I², hence in phase; uniform in I would concentrate the settings at small phases.
         on = rng.random(len(heaters)) >= self.off_share
-        currents_ma: Real = np.where(on, np.sqrt(rng.random(len(heaters))) * self.max_ma[heaters], 0.0)
-        return currents_ma
+        return np.where(on, np.sqrt(rng.random(len(heaters))) * self.max_ma[heaters], 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,8 +309,7 @@ def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], informatio
     With several lasers, only frequency differences are observable.
     """
     mean = np.where(space.mask(("source_detuning_hz",)), 1.0 / max(len(space.sources), 1), 0.0)[free]
-    centred: Real = information + np.outer(mean, mean) / _MEAN_HZ**2
-    return centred
+    return information + np.outer(mean, mean) / _MEAN_HZ**2
 
 
 def _root(information: Real, phases: NDArray[np.bool_]) -> Real:

@@ -117,8 +117,7 @@ class HeaterSweeps:
     @property
     def currents_ma(self) -> Real:
         """Currents of the present setting."""
-        currents: Real = np.where(self._driven, np.sqrt(self._squares[self._level]), 0.0)
-        return currents
+        return np.where(self._driven, np.sqrt(self._squares[self._level]), 0.0)
 
     def run(
         self,
@@ -142,7 +141,7 @@ class HeaterSweeps:
                 self._use_levels(self._plan.levels)
                 self._level = self._other.integers(self._levels, size=len(self._level))
                 self._last = None
-            for heater in self._in_order(pending, view):
+            for heater in sorted(pending, key=lambda heater: (self._source(heater, view), heater)):
                 self._sweep(heater, view)
                 fits[heater] = fit_heater(self._sweeps[heater], self._noise, self._max_ma, self._heaters, self._terms)
                 on_heater(heater, fits[heater])
@@ -151,9 +150,6 @@ class HeaterSweeps:
             # Heaters known to 0.05 rad at one turn are good enough for the phase search and are not swept again.
             pending = [heater for heater in pending if not fits[heater].turn_sigma_rad < self._plan.turn_sigma_rad]
             planned += len(pending)
-
-    def _in_order(self, heaters: list[int], view: int) -> list[int]:
-        return sorted(heaters, key=lambda heater: (int(self._source(heater, view)), heater))
 
     def _source(self, heater: int, view: int) -> int:
         return int(self._sources[heater // 2, view % self._sources.shape[1]])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol, cast
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import cast
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.kinds.cmis import CmisModel
-from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, DeviceError
 from lumion_hw.interfaces import CoherentTransponder, Transponder, TunableLaser
 from lumion_hw.interfaces.optical_switch import OpticalSwitch
@@ -21,45 +21,18 @@ LASER_SPREAD_HZ = 1.25e9
 """Frequency accuracy of tunable lasers: 0.01 nm (assumption)."""
 _READY_S = 60.0
 
-
-class LightSource(Protocol):
-    """One light source of the bench."""
-
-    @property
-    def spread_hz(self) -> float:
-        """Standard deviation of the true frequency from the reported one."""
-
-    def on(self) -> None:
-        """Switch the light source on, and wait until its power and frequency are stable."""
-
-    def off(self) -> None:
-        """Switch the light source off."""
-
-    def launched_dbm(self) -> float:
-        """Return the reported launch power while the source is on. Raise ``DeviceError`` if there is none."""
-
-    def frequency_hz(self) -> float:
-        """Return the reported optical frequency."""
-
-    def tunable_hz(self) -> tuple[float, float] | None:
-        """Return the lowest and highest frequency of the source; ``None`` if it is not tunable."""
-
-    def tune(self, frequency_hz: float) -> float:
-        """Tune the source to the nearest possible frequency; return the reported frequency.
-
-        The source may be on or off afterwards.
-
-        Raises:
-            LimitError: The frequency is out of range; nothing was changed.
-            ConfigError: The source is not tunable.
-        """
+Connect = Callable[[], None]
 
 
 class ModuleSource:
-    """Transmitter of a transponder module."""
+    """Transmitter of a transponder module.
 
-    def __init__(self, name: str, module: Transponder, *, coherent: bool) -> None:
-        self._name, self._module = name, module
+    Args:
+        connect: Sets the switches between the module and the mesh.
+    """
+
+    def __init__(self, name: str, module: Transponder, connect: Connect, *, coherent: bool) -> None:
+        self._name, self._module, self._connect = name, module, connect
         self._laser = cast("CoherentTransponder", module) if coherent else None
         self._tuned_hz: float | None = None
 
@@ -69,7 +42,11 @@ class ModuleSource:
         return MODULE_SPREAD_HZ if self._tuned_hz is None else LASER_SPREAD_HZ
 
     def on(self) -> None:
-        """Switch the transmitter on."""
+        """Connect and switch on the transmitter, and wait until its power and frequency are stable.
+
+        Raises as :func:`connect_switches`.
+        """
+        self._connect()
         self._module.enable()
 
     def off(self) -> None:
@@ -77,7 +54,7 @@ class ModuleSource:
         self._module.disable()
 
     def launched_dbm(self) -> float:
-        """Return the launch power that the module reports."""
+        """Return the launch power that the module reports while it is on. Raise ``DeviceError`` if there is none."""
         power_dbm = self._module.monitors().tx_power_dbm
         if power_dbm is None:
             raise DeviceError("the module reports no launch power", device=self._name)
@@ -90,14 +67,21 @@ class ModuleSource:
         return frequency_hz_from_wavelength_m(self._module.identify().wavelength_nm * 1e-9)
 
     def tunable_hz(self) -> tuple[float, float] | None:
-        """Return the lowest and highest frequency of the module's channel grids."""
+        """Return the lowest and highest frequency of the module's channel grids; ``None`` if it is not tunable."""
         tuning = self._laser.capabilities().tuning if self._laser is not None else ()
         if not tuning:
             return None
         return min(grid.min_thz for grid in tuning) * 1e12, max(grid.max_thz for grid in tuning) * 1e12
 
     def tune(self, frequency_hz: float) -> float:
-        """Tune the module to the nearest channel of its grids; this ends the low-power mode."""
+        """Tune the module to the nearest channel of its grids; return the reported frequency.
+
+        This ends the low-power mode. The module may be on or off afterwards.
+
+        Raises:
+            LimitError: The frequency is out of range; nothing was changed.
+            ConfigError: The module is not tunable.
+        """
         if self._laser is None:
             raise ConfigError("this module cannot be tuned", device=self._name)
         wanted_thz, grids = frequency_hz * 1e-12, self._laser.capabilities().tuning
@@ -117,15 +101,20 @@ def _nearest_thz(grid: TuningRange, wanted_thz: float) -> float:
 
 
 class LaserSource:
-    """A tunable laser."""
+    """A tunable laser.
+
+    Args:
+        connect: Sets the switches between the laser and the mesh.
+    """
 
     spread_hz = LASER_SPREAD_HZ
 
-    def __init__(self, laser: TunableLaser, clock: Clock) -> None:
-        self._laser, self._clock = laser, clock
+    def __init__(self, laser: TunableLaser, connect: Connect) -> None:
+        self._laser, self._connect = laser, connect
 
     def on(self) -> None:
-        """Switch the laser output on and wait until the laser has settled."""
+        """Connect and switch on the laser, and wait until it has settled. Raises as :func:`connect_switches`."""
+        self._connect()
         self._laser.enable()
         self._laser.wait_ready(_READY_S)
 
@@ -147,7 +136,11 @@ class LaserSource:
         return low_thz * 1e12, high_thz * 1e12
 
     def tune(self, frequency_hz: float) -> float:
-        """Tune the laser. Its output is off during tuning if the laser requires this."""
+        """Tune the laser; return the reported frequency. Its output is off during tuning if the laser requires this.
+
+        Raises:
+            LimitError: The frequency is out of range; nothing was changed.
+        """
         # Such a laser would sweep its light through the chip during tuning.
         if not self._laser.capabilities.tunes_while_emitting:
             self._laser.disable()
@@ -155,58 +148,24 @@ class LaserSource:
         return self.frequency_hz()
 
 
-class SwitchedSource:
-    """Light source behind a switch, at one of the inputs that the switch can select.
+LightSource = ModuleSource | LaserSource
 
-    Args:
-        source: The laser or module.
-        switches: Open switches of the bench, by name.
+
+def connect_switches(path: InputPath, switches: Mapping[str, OpticalSwitch]) -> None:
+    """Connect the switches in an input so that the light of its source enters there.
+
+    Raises:
+        BusyError: The switch output is connected to another switch input.
+        VerifyError: The switch does not make the connection.
     """
-
-    def __init__(self, source: LightSource, path: InputPath, switches: Mapping[str, OpticalSwitch]) -> None:
-        self._source, self._path, self._switches = source, path, switches
-
-    @property
-    def spread_hz(self) -> float:
-        """Standard deviation of the true frequency from the reported one."""
-        return self._source.spread_hz
-
-    def on(self) -> None:
-        """Switch the light to the input, and the source on.
-
-        Raises:
-            BusyError: The switch output is connected to another switch input.
-            VerifyError: The switch does not make the connection.
-        """
-        for part in inline_devices(self._path):
-            switch, exit_port = self._switches[part.device], part.exit_port
-            present = switch.connections().get(part.channel)
-            if present == exit_port or exit_port is None:
-                continue
-            if present is not None:
-                switch.disconnect([part.channel])
-            switch.connect({part.channel: exit_port})
-        self._source.on()
-
-    def off(self) -> None:
-        """Switch the source off; the switch stays as it is."""
-        self._source.off()
-
-    def launched_dbm(self) -> float:
-        """Return the reported launch power of the source."""
-        return self._source.launched_dbm()
-
-    def frequency_hz(self) -> float:
-        """Return the reported optical frequency."""
-        return self._source.frequency_hz()
-
-    def tunable_hz(self) -> tuple[float, float] | None:
-        """Return the lowest and highest frequency of the source; ``None`` if it is not tunable."""
-        return self._source.tunable_hz()
-
-    def tune(self, frequency_hz: float) -> float:
-        """Tune the source to the nearest possible frequency; return the reported frequency."""
-        return self._source.tune(frequency_hz)
+    for part in inline_devices(path):
+        switch, exit_port = switches[part.device], part.exit_port
+        present = switch.connections().get(part.channel)
+        if present == exit_port or exit_port is None:
+            continue
+        if present is not None:
+            switch.disconnect([part.channel])
+        switch.connect({part.channel: exit_port})
 
 
 def inline_devices(path: InputPath) -> tuple[InlineDevice, ...]:
@@ -256,17 +215,13 @@ def light_source(bench: Bench, path: InputPath) -> LightSource:
     Raises:
         ConfigError: The device of the source is not open.
     """
-    name = path.source
-    devices = inline_devices(path)
-    closed = [part.device for part in devices if part.device not in bench.switches]
-    source: LightSource | None = None
-    if path.laser is not None and name in bench.lasers:
-        source = LaserSource(bench.lasers[name], bench.clock)
-    if path.transponder is not None and name in bench.transponders:
+    name, connect = path.source, partial(connect_switches, path, bench.switches)
+    closed = [part.device for part in inline_devices(path) if part.device not in bench.switches]
+    if not closed and path.laser is not None and name in bench.lasers:
+        return LaserSource(bench.lasers[name], connect)
+    if not closed and path.transponder is not None and name in bench.transponders:
         coherent = isinstance(bench.model.devices[name], CmisModel)
-        source = ModuleSource(name, bench.transponders[name], coherent=coherent)
-    if source is not None and not closed:
-        return SwitchedSource(source, path, bench.switches) if devices else source
+        return ModuleSource(name, bench.transponders[name], connect, coherent=coherent)
     raise ConfigError(
         "the device of this light source is not open",
         device=closed[0] if closed else name,

@@ -6,9 +6,7 @@ An interrupted run is resumed by running it again: stored answers replace its fi
 from __future__ import annotations
 
 import base64
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -19,7 +17,6 @@ from calibration.measure.plug_requests import Fibre
 from calibration.measure.probe import Probe
 from calibration.model.observations import Observations, late_powers, only_reached
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.layout.topology import MeshTopology
 
 Real = NDArray[np.float64]
 Kind = Literal["settings", "launched", "fibre", "tuned", "resistances", "laser", "meter"]
@@ -165,8 +162,7 @@ class HardwareTimes:
         # A straight line between two published values, for one channel and for all channels.
         per_channel = (self.write_all_s - self.write_one_s) / (self.all_channels - 1)
         write = np.where(changed > 0, self.write_one_s + (np.maximum(changed, 1) - 1) * per_channel, 0.0)
-        seconds: Real = write + self.settle_s + self.read_s
-        return seconds
+        return write + self.settle_s + self.read_s
 
     def plan_s(self, plan: Observations) -> float:
         """Return the duration of settings in s, starting with all heaters and light off."""
@@ -178,44 +174,17 @@ class HardwareTimes:
 
 @dataclass(frozen=True)
 class MeasurementEffort:
-    """Effort of a calibration stage: settings, readings, source changes and times.
+    """Effort of a calibration so far.
 
     Attributes:
         settings: Number of settings of heaters and light.
-        readings: Number of reads of all monitors.
-        changed_channels: Number of written heater channels.
         source_changes: Number of changes of the source.
         hardware_s: Time of writes, settling, reads and source changes.
-        cpu_s: Processor time of this process.
     """
 
     settings: int = 0
-    readings: int = 0
-    changed_channels: int = 0
     source_changes: int = 0
     hardware_s: float = 0.0
-    cpu_s: float = 0.0
-
-    def __add__(self, other: MeasurementEffort) -> MeasurementEffort:
-        return MeasurementEffort(
-            self.settings + other.settings,
-            self.readings + other.readings,
-            self.changed_channels + other.changed_channels,
-            self.source_changes + other.source_changes,
-            self.hardware_s + other.hardware_s,
-            self.cpu_s + other.cpu_s,
-        )
-
-    def since(self, before: MeasurementEffort) -> MeasurementEffort:
-        """Return the effort spent since an earlier count."""
-        return MeasurementEffort(
-            self.settings - before.settings,
-            self.readings - before.readings,
-            self.changed_channels - before.changed_channels,
-            self.source_changes - before.source_changes,
-            self.hardware_s - before.hardware_s,
-            self.cpu_s - before.cpu_s,
-        )
 
 
 class Logbook:
@@ -232,6 +201,7 @@ class Logbook:
         light_db: By source, the increase of the power in dB since the interrupted run, by which new readings are
             scaled.
         entries: All requests and answers.
+        effort: Effort so far.
     """
 
     def __init__(
@@ -242,8 +212,10 @@ class Logbook:
         keep: Callable[[LogbookEntry], None] = lambda entry: None,
     ) -> None:
         self.probe = probe
+        self.mesh, self.second_ports, self.heater_max_ma = probe.mesh, probe.second_ports, probe.heater_max_ma
+        self.current_step_ma, self.monitor_step_ma = probe.current_step_ma, probe.monitor_step_ma
+        self.measures_resistances = probe.measures_resistances
         self.times = times or HardwareTimes()
-        self.stages: dict[str, MeasurementEffort] = {}
         self._before, self.keep = tuple(before), keep
         # The bench time continues where the interrupted run stopped, because drift is fitted over it.
         self._before_s = (self._before[-1].at_s if self._before else 0.0) - probe.elapsed_s()
@@ -253,7 +225,7 @@ class Logbook:
         self._is_setting_applied = False
         self._began_s = 0.0
         self._applied: tuple[int | None, NDArray[np.float64]] | None = None
-        self._effort = MeasurementEffort()
+        self.effort = MeasurementEffort()
         self.light_db: Mapping[int, float] = {}
         self._launched_dbm: dict[int, float] = {}
         self._to_tune: dict[int, float] = {}
@@ -262,18 +234,8 @@ class Logbook:
         self.entries: list[LogbookEntry] = []
         self._n_readings = 0
 
-    @property
-    def effort(self) -> MeasurementEffort:
-        """Effort so far, without processor time."""
-        return self._effort
-
     def __len__(self) -> int:
         return self._n_readings
-
-    @property
-    def mesh(self) -> MeshTopology:
-        """Layout of the mesh under calibration."""
-        return self.probe.mesh
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -281,29 +243,9 @@ class Logbook:
         return self.probe.sources
 
     @property
-    def second_ports(self) -> Mapping[int, int]:
-        """Second port of each source with two ports, by its first port."""
-        return self.probe.second_ports
-
-    @property
     def monitors(self) -> tuple[int, ...]:
         """Port of every monitor."""
         return self.probe.monitors
-
-    @property
-    def heater_max_ma(self) -> float:
-        """Largest heater current allowed."""
-        return self.probe.heater_max_ma
-
-    @property
-    def current_step_ma(self) -> float:
-        """Smallest step of a heater current."""
-        return self.probe.current_step_ma
-
-    @property
-    def monitor_step_ma(self) -> float:
-        """Smallest photocurrent step."""
-        return self.probe.monitor_step_ma
 
     def tunable_hz(self, port: int) -> tuple[float, float] | None:
         """Return the lowest and highest frequency of a source; ``None`` if it is not tunable."""
@@ -318,15 +260,14 @@ class Logbook:
         """
         self._launched_dbm.pop(port, None)
         # Stored answers do not tune the bench; the tuning is made up for before the first new request.
-        self._to_tune[port] = frequency_hz  # tune before the next request to the bench
+        self._to_tune[port] = frequency_hz
 
         def request() -> NDArray[np.float64]:
             del self._to_tune[port]
             self._is_active_port_known = False
             return np.array([[self.probe.tune(port, frequency_hz)]])
 
-        no_currents = np.zeros((0, 2 * self.mesh.n_pucs))
-        return float(self._answer("tuned", port, no_currents, request, frequency_hz)[0, 0])
+        return float(self._answer("tuned", port, request, requested_hz=frequency_hz)[0, 0])
 
     def plug(self, fibre: Fibre, port: int, reason: str = "") -> None:
         """Have a fibre that is moved by hand connected to a port.
@@ -341,7 +282,7 @@ class Logbook:
             self.probe.plug(fibre, port, reason)
             return np.array([[float(port)]])
 
-        self._answer(fibre, port, np.zeros((0, 2 * self.mesh.n_pucs)), request)
+        self._answer(fibre, port, request)
         self._plugged[fibre] = port
 
     def assume_plugged(self, fibre: Fibre, port: int) -> None:
@@ -362,14 +303,13 @@ class Logbook:
             CalibrationError: As for :meth:`measure`.
         """
         if port not in self._launched_dbm:
-            no_currents = np.zeros((0, 2 * self.mesh.n_pucs))
 
             def request() -> NDArray[np.float64]:
                 if not self._is_active_port_known or self._active_port != port:
                     self._light(port)
                 return np.array([[self.probe.launched_dbm(port)]])
 
-            self._launched_dbm[port] = float(self._answer("launched", port, no_currents, request)[0, 0])
+            self._launched_dbm[port] = float(self._answer("launched", port, request)[0, 0])
         return self._launched_dbm[port]
 
     def fibre_dbm(self) -> dict[int, float]:
@@ -378,19 +318,13 @@ class Logbook:
         Raises:
             CalibrationError: As for :meth:`measure`.
         """
-        no_currents = np.zeros((0, 2 * self.mesh.n_pucs))
 
         def request() -> NDArray[np.float64]:
             self._return_to_setting()
             levels = np.array(sorted(self.probe.fibre_dbm().items()), dtype=np.float64).reshape(-1, 2)
             return levels - [0.0, self.light_db.get(self._source(), 0.0)]
 
-        return {int(port): float(dbm) for port, dbm in self._answer("fibre", self._source(), no_currents, request)}
-
-    @property
-    def measures_resistances(self) -> bool:
-        """Whether the controller measures the resistance of the heaters."""
-        return self.probe.measures_resistances
+        return {int(port): float(dbm) for port, dbm in self._answer("fibre", self._source(), request)}
 
     def heater_resistances_ohm(self) -> NDArray[np.float64]:
         """Return the resistance of every heater at the present setting in ohms; NaN if unknown.
@@ -398,13 +332,12 @@ class Logbook:
         Raises:
             CalibrationError: As for :meth:`measure`.
         """
-        no_currents = np.zeros((0, 2 * self.mesh.n_pucs))
 
         def request() -> NDArray[np.float64]:
             self._return_to_setting()
             return self.probe.heater_resistances_ohm()[None]
 
-        resistances: NDArray[np.float64] = self._answer("resistances", self._source(), no_currents, request)[0]
+        resistances: NDArray[np.float64] = self._answer("resistances", self._source(), request)[0]
         return resistances
 
     def _return_to_setting(self) -> None:
@@ -428,13 +361,12 @@ class Logbook:
 
     def driven_ma(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return heater currents of any shape, rounded to the steps and range of the controller."""
-        step_ma = self.probe.current_step_ma
+        step_ma = self.current_step_ma
         if not step_ma:
             return currents_ma
         # The last step below the limit, with a tolerance for rounding: a current just above it would be rejected.
-        max_steps = np.floor(self.probe.heater_max_ma / step_ma * (1.0 + 1e-12))
-        driven: NDArray[np.float64] = np.minimum(np.rint(currents_ma / step_ma), max_steps) * step_ma
-        return driven
+        max_steps = np.floor(self.heater_max_ma / step_ma * (1.0 + 1e-12))
+        return np.minimum(np.rint(currents_ma / step_ma), max_steps) * step_ma
 
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Set the heaters, let them settle and read all monitors; NaN if saturated.
@@ -474,7 +406,7 @@ class Logbook:
             scaled: NDArray[np.float64] = readings * 10.0 ** (-0.1 * self.light_db.get(self._source(), 0.0))
             return scaled
 
-        answers = self._answer("settings", self._source(), currents_ma.copy(), request)
+        answers = self._answer("settings", self._source(), request, currents_ma.copy())
         for setting in currents_ma:
             self._count(setting)
         self._n_readings += len(currents_ma)
@@ -484,11 +416,12 @@ class Logbook:
         self,
         kind: Kind,
         source: int,
-        currents_ma: NDArray[np.float64],
         request: Callable[[], NDArray[np.float64]],
+        currents_ma: NDArray[np.float64] | None = None,
         requested_hz: float = 0.0,
     ) -> NDArray[np.float64]:
         number = len(self.entries)
+        currents_ma = np.zeros((0, 2 * self.mesh.n_pucs)) if currents_ma is None else currents_ma
         entry = LogbookEntry(kind, source, currents_ma, np.zeros((0, 0)), requested_hz=requested_hz)
         if number < len(self._before):
             old = self._before[number]
@@ -532,17 +465,12 @@ class Logbook:
         old = np.zeros_like(currents_ma) if self._applied is None else self._applied[1]
         changed = int((old != currents_ma).sum())
         self._applied = (self._selected_port, currents_ma.copy())
-        self._effort += MeasurementEffort(
-            settings=int(moved or changed > 0),
-            readings=1,
-            changed_channels=changed,
-            source_changes=int(moved),
-            hardware_s=self._seconds(changed, moved=moved),
-        )
-
-    def _seconds(self, changed: int, *, moved: bool) -> float:
         setting_s = self.times.setting_s(np.array(changed)) if changed else self.times.read_s
-        return float(setting_s) + moved * self.times.input_change_s
+        self.effort = MeasurementEffort(
+            self.effort.settings + int(moved or changed > 0),
+            self.effort.source_changes + int(moved),
+            self.effort.hardware_s + (float(setting_s) + moved * self.times.input_change_s),
+        )
 
     def observations(self, first: int = 0, last: int | None = None, *, unreached: bool = False) -> Observations:
         """Return the settings and readings in order of time; settings without light have source -1.
@@ -596,13 +524,3 @@ class Logbook:
             elif entry.kind == "settings":
                 result.append(last_hz.get(entry.source, 0.0) - first_hz.get(entry.source, 0.0))
         return result
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Add the effort inside a ``with`` block to a stage."""
-        effort, cpu_s = self._effort, time.process_time()
-        try:
-            yield
-        finally:
-            stage_effort = self._effort.since(effort) + MeasurementEffort(cpu_s=time.process_time() - cpu_s)
-            self.stages[name] = self.stages.get(name, MeasurementEffort()) + stage_effort

@@ -70,11 +70,6 @@ class Survey:
     dark_ma: Mapping[int, float] = field(default_factory=dict)
     contrast: float = np.inf
 
-    @property
-    def is_dim(self) -> bool:
-        """Whether there is too little light to tell dim elements from dead ones."""
-        return self.contrast < MIN_CONTRAST
-
 
 def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.bool_] | None = None) -> Survey:
     """Measure without light, then every source with a few sets of heater currents (backgrounds).
@@ -217,8 +212,7 @@ def dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.floa
     cut = (dark == 0.0).mean(axis=0) > _CUT_SHARE
     # An offset that may be noise is not subtracted, because that would add noise to every reading.
     certain = np.abs(mean) > _DARK_SIGMA * floor_ma / np.sqrt(len(dark))
-    level: NDArray[np.float64] = np.where(certain & ~cut, mean, 0.0)
-    return level
+    return np.where(certain & ~cut, mean, 0.0)
 
 
 def dark_noise_ma(dark: NDArray[np.float64]) -> float:

@@ -135,17 +135,6 @@ def tune_sources(probe: Probe, frequency_hz: float, ports: Iterable[int]) -> dic
     return {port: probe.tune(port, frequency_hz) for port in ports}
 
 
-def tune_to_reference(probe: Probe, device: DeviceUnderTest) -> dict[int, float]:
-    """Tune all tunable sources to the reference frequency; return the reported frequencies by port.
-
-    Call this before polarizations are aligned.
-
-    Raises:
-        LimitError: The frequency is out of the range of a source.
-    """
-    return tune_sources(probe, frequency_hz_from_wavelength_m(device.wavelength_nm * 1e-9), device.tunable_hz)
-
-
 def tune_to_record(probe: Probe, record: CalibrationRecord) -> None:
     """Tune all tunable sources to the wavelength of a record.
 

@@ -5,7 +5,7 @@ The readings of one source are a fixed pattern times its power, so least squares
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,37 +41,27 @@ def separable(patterns_ma: Mapping[int, Real]) -> list[int]:
     return ports if condition < _LARGEST_CONDITION else []
 
 
-class SeparatedLight:
-    """Measures the power of each of several sources that are on at the same time.
+def read_separately(patterns_ma: Mapping[int, Real], dark_ma: Real, scan: Callable[[], Real]) -> Mapping[int, float]:
+    """Read all monitors while several sources are on; return the total photocurrent of each source in mA, by port.
 
     Args:
         patterns_ma: By port, the readings with only this source on, minus dark current.
         dark_ma: Readings without light.
         scan: Reads all monitors.
+
+    Raises:
+        DeviceError: The patterns do not explain the readings, or too many monitors are saturated.
     """
-
-    def __init__(self, patterns_ma: Mapping[int, Real], dark_ma: Real, scan: Callable[[], Real]) -> None:
-        self._ports = tuple(patterns_ma)
-        self._columns = np.stack(list(patterns_ma.values()), axis=1)
-        self._dark_ma = dark_ma
-        self._scan = scan
-
-    def read_patterns(self, ports: Collection[int]) -> Mapping[int, float]:
-        """Read all monitors; return the total photocurrent of each source in mA, by port.
-
-        Raises:
-            DeviceError: The patterns do not explain the readings, or too many monitors are saturated.
-        """
-        del ports  # one scan measures all sources
-        for _ in range(_SCANS):
-            pattern_ma = self._scan() - self._dark_ma
-            is_usable = np.isfinite(pattern_ma) & np.isfinite(self._columns).all(axis=1)
-            columns, wanted_ma = self._columns[is_usable], pattern_ma[is_usable]
-            sizes, _, rank, _ = np.linalg.lstsq(columns, wanted_ma, rcond=0.1 / _LARGEST_CONDITION)
-            if rank < len(self._ports):
-                raise DeviceError(f"the {int(is_usable.sum())} unsaturated monitors cannot separate the sources")
-            left_ma = float(np.linalg.norm(wanted_ma - columns @ sizes))
-            if left_ma <= _UNEXPLAINED * float(np.linalg.norm(wanted_ma)):
-                total_ma = np.nansum(self._columns, axis=0) * np.maximum(sizes, 0.0)
-                return dict(zip(self._ports, total_ma.tolist(), strict=True))
-        raise DeviceError("the monitor readings are not the sum of the readings of the single sources")
+    patterns = np.stack(list(patterns_ma.values()), axis=1)
+    for _ in range(_SCANS):
+        pattern_ma = scan() - dark_ma
+        is_usable = np.isfinite(pattern_ma) & np.isfinite(patterns).all(axis=1)
+        columns, wanted_ma = patterns[is_usable], pattern_ma[is_usable]
+        sizes, _, rank, _ = np.linalg.lstsq(columns, wanted_ma, rcond=0.1 / _LARGEST_CONDITION)
+        if rank < len(patterns_ma):
+            raise DeviceError(f"the {int(is_usable.sum())} unsaturated monitors cannot separate the sources")
+        left_ma = float(np.linalg.norm(wanted_ma - columns @ sizes))
+        if left_ma <= _UNEXPLAINED * float(np.linalg.norm(wanted_ma)):
+            total_ma = np.nansum(patterns, axis=0) * np.maximum(sizes, 0.0)
+            return dict(zip(patterns_ma, total_ma.tolist(), strict=True))
+    raise DeviceError("the monitor readings are not the sum of the readings of the single sources")

@@ -37,7 +37,7 @@ class TemperatureLock:
         self._losses: list[str] = []
         self._keep: Callable[[str], object] = lambda loss: None
 
-    def keep_temperature_lock_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
+    def keep_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
         """Continue the list of lock losses from earlier sessions; ``keep`` is called with every new one."""
         for loss in self._losses:
             keep(loss)
@@ -86,7 +86,7 @@ class TemperatureLock:
             hint="Check the gain and the current limit of the controller, or increase its tolerance in the bench file.",
         )
 
-    def measurement_warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """Return a warning if the lock was lost, otherwise nothing."""
         if not self._losses:
             return ()

@@ -54,18 +54,6 @@ class Visit:
     moves: tuple[tuple[Fibre, int], ...]
 
 
-@dataclass(frozen=True)
-class VisitPlan:
-    """Order of the visits (periods in which no fibre moves)."""
-
-    visits: tuple[Visit, ...]
-
-    @property
-    def pluggings(self) -> int:
-        """Number of times that an operator connects a fibre."""
-        return sum(len(visit.moves) for visit in self.visits)
-
-
 class Responses:
     """Settings that show where the fibres are, and expected responses of heaters at every pair of ports.
 
@@ -148,13 +136,13 @@ class Responses:
             column for column, port in enumerate(self.monitors) if port not in monitors_by_hand or port == visit.meter
         ]
 
-    def shares(self, plan: VisitPlan, monitors_by_hand: Sequence[int]) -> Real:
+    def shares(self, visits: Sequence[Visit], monitors_by_hand: Sequence[int]) -> Real:
         """Return the fraction of the random settings for each visit (position of the fibres): by heaters seen there."""
         counts = [
             self.visible(
                 visit.source, [self.monitors[column] for column in self.columns(visit, monitors_by_hand)]
             ).sum()
-            for visit in plan.visits
+            for visit in visits
         ]
         shares: Real = (np.array(counts) + 1.0) / (sum(counts) + len(counts))
         return shares
@@ -218,7 +206,7 @@ def is_same_pattern(one_ma: Real, other_ma: Real) -> bool:
     return float(np.sqrt(np.mean((first - second) ** 2))) < _SAME_PATTERN * swing
 
 
-def plan_visits(responses: Responses, sources_by_hand: Sequence[int], monitors_by_hand: Sequence[int]) -> VisitPlan:
+def plan_visits(responses: Responses, sources_by_hand: Sequence[int], monitors_by_hand: Sequence[int]) -> list[Visit]:
     """Return the order of visits that shows as many heaters as possible with the fewest connections by hand.
 
     Args:
@@ -264,7 +252,7 @@ def _starting_with(first: int, ports: Sequence[int]) -> list[int]:
 
 def _with_moves(
     order: Sequence[tuple[int, int | None]], sources_by_hand: Sequence[int], monitors_by_hand: Sequence[int]
-) -> VisitPlan:
+) -> list[Visit]:
     at: dict[Fibre, int] = {}
     visits = []
     for source, meter in order:
@@ -275,4 +263,4 @@ def _with_moves(
         moves = tuple((fibre, port) for fibre, port in ports.items() if port is not None and at.get(fibre) != port)
         at.update(moves)
         visits.append(Visit(source, meter, moves))
-    return VisitPlan(tuple(visits))
+    return visits

@@ -101,7 +101,10 @@ def compare_records(first: CalibrationRecord, second: CalibrationRecord) -> Comp
     first, second = _without_different_ports(first, second, notes)
     space = space_from_record(first)
     difference = _difference(space, first, second)
-    variance = _variance(first, second)
+    variance: Real | None = None
+    if all(COVARIANCE_FACTOR in record.arrays for record in (first, second)):
+        # The records are assumed to be independent; the notes say so if one was derived from the other.
+        variance = covariance_from_record(first) + covariance_from_record(second)
     groups = tuple(
         group
         for name, unit in UNITS.items()
@@ -169,14 +172,6 @@ def _difference(space: ParameterSpace, first: CalibrationRecord, second: Calibra
     have_joints = first.joints is not None and second.joints is not None
     difference[space.groups["loops"]] = loops if have_joints else np.nan
     return difference
-
-
-def _variance(first: CalibrationRecord, second: CalibrationRecord) -> Real | None:
-    if any(COVARIANCE_FACTOR not in record.arrays for record in (first, second)):
-        return None
-    # The records are assumed to be independent; the notes say so if one was derived from the other.
-    total: Real = covariance_from_record(first) + covariance_from_record(second)
-    return total
 
 
 def _group(

@@ -35,6 +35,10 @@ _LOOP_PUCS = 6
 # Temperature coefficient of a heater's resistance (assumption: that of pure metals). At constant current the phase
 # changes by the same share.
 _RESISTANCE_PER_K = 3e-3
+TEMPERATURE_REACH_K: float = PHASE_TOLERANCE_RAD / (2.0 * math.pi * _RESISTANCE_PER_K)
+"""Temperature change at which a switch state with a heater at 2π leaks as much as allowed."""
+LOOP_REACH_HZ: float = LOOP_TOLERANCE_RAD / (2.0 * math.pi * _LOOP_PUCS * BASIC_UNIT_DELAY_S)
+"""Frequency change that changes the phase of a loop of six PUCs by 0.1 rad."""
 
 
 def wavelength_reach_nm(reference_hz: float) -> float:
@@ -44,16 +48,6 @@ def wavelength_reach_nm(reference_hz: float) -> float:
     """
     reach_hz = PHASE_TOLERANCE_RAD / PRIOR_SIGMA["differential_slope_rad_per_hz"]
     return 299_792_458.0 / reference_hz**2 * reach_hz * 1e9
-
-
-def temperature_reach_k() -> float:
-    """Return the temperature change in K at which a switch state with a heater at 2π leaks as much as allowed."""
-    return PHASE_TOLERANCE_RAD / (2.0 * math.pi * _RESISTANCE_PER_K)
-
-
-def loop_reach_hz() -> float:
-    """Return the frequency change in Hz that changes the phase of a loop of six PUCs by 0.1 rad."""
-    return LOOP_TOLERANCE_RAD / (2.0 * math.pi * _LOOP_PUCS * BASIC_UNIT_DELAY_S)
 
 
 def valid_for_s(n_pucs: int, drift: DriftModel | None = None) -> float:
@@ -91,13 +85,14 @@ class ConditionsWatch:
         reference_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
         reach_nm = wavelength_reach_nm(reference_hz)
         range_c = (min(self._temperatures_c), max(self._temperatures_c)) if self._temperatures_c else None
-        reach_k = temperature_reach_k()
         return Conditions(
             reference_hz=reference_hz,
             wavelengths_nm=wavelengths,
             wavelength_range_nm=(min(wavelengths) - reach_nm, max(wavelengths) + reach_nm) if wavelengths else None,
             temperature_range_c=range_c,
-            temperature_valid_c=(range_c[0] - reach_k, range_c[1] + reach_k) if range_c else None,
+            temperature_valid_c=(range_c[0] - TEMPERATURE_REACH_K, range_c[1] + TEMPERATURE_REACH_K)
+            if range_c
+            else None,
             laser_power_dbm=self._launched_dbm(),
             polarization={str(path.port): self._polarization(path) for path in bench.wiring.inputs},
             ambient=_loops_in_words(reference_hz),
@@ -125,10 +120,9 @@ class ConditionsWatch:
 
 
 def _loops_in_words(reference_hz: float) -> str:
-    reach_hz = loop_reach_hz()
-    pm = 299_792_458.0 / reference_hz**2 * reach_hz * 1e12
+    pm = 299_792_458.0 / reference_hz**2 * LOOP_REACH_HZ * 1e12
     kelvin = LOOP_TOLERANCE_RAD / (_LOOP_PUCS * DriftModel().common_phase_rad_per_k)
     return (
         f"the ranges hold for bar and cross states with a leakage of {LEAKAGE_DB:g} dB; a loop of six PUCs turns by "
-        f"{LOOP_TOLERANCE_RAD:g} rad in {reach_hz * 1e-9:.2f} GHz ({pm:.1f} pm) or {kelvin * 1e3:.0f} mK"
+        f"{LOOP_TOLERANCE_RAD:g} rad in {LOOP_REACH_HZ * 1e-9:.2f} GHz ({pm:.1f} pm) or {kelvin * 1e3:.0f} mK"
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import numpy as np
@@ -13,6 +13,7 @@ from calibration.fit.bound import Bound
 from calibration.model.device_under_test import Device
 from calibration.model.gauge import visible_combinations
 from calibration.model.heating import Heating
+from calibration.model.mesh_model import MeshModel
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import PHYSICS
 from calibration.model.space import LAW_TERMS, ParameterSpace, space_from_record
@@ -118,6 +119,7 @@ def build_record(
     mesh = space.mesh
     ends = {*mesh.fibre_ports, *space.sources, *space.seconds.values(), *space.monitors}
     writer = _Writer(space, parameters, origin, sigma)
+    amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw.tolist()
     if covariance is not None:
         covariance = _recorded_covariance(space, parameters, origin.heater_ohm, covariance)
     return CalibrationRecord(
@@ -134,7 +136,7 @@ def build_record(
         heater_ohm=origin.heater_ohm,
         pucs=tuple(writer.puc(puc) for puc in range(mesh.n_pucs)),
         ports=tuple(writer.port(port) for port in sorted(ends)),
-        crosstalk=CrosstalkEntry(kernel=_kernel(parameters)),
+        crosstalk=CrosstalkEntry(kernel=CrosstalkKernel(amplitude, length_mm, floor, BUL_MM)),
         faults=origin.faults,
         quality=dict(origin.quality),
         provenance=dict(origin.provenance),
@@ -172,8 +174,7 @@ def _recorded_covariance(
     for power, name in enumerate(LAW_TERMS):
         transform[space.groups[name], group] = parameters.heater_law[:, power, None] * in_sum
     kept = transform[: group.start]
-    recorded: Real = kept @ covariance @ kept.T
-    return recorded
+    return kept @ covariance @ kept.T
 
 
 def _arrays(
@@ -203,21 +204,37 @@ def parameters_from_record(record: CalibrationRecord) -> MeshParameters:
             "the crosstalk of this record is a matrix, but the mesh model needs a function of distance",
             hint="Calibrate again: records of schema version 1 do not contain this function.",
         )
-    sources = [record.port(port) for port in space_from_record(record).sources]
+    space = space_from_record(record)
+    sources = [record.port(port) for port in space.sources]
+    pairs = [(record.port(first), record.port(second)) for first, second in space.seconds.items()]
     responsivity = [record.port(port).monitor_ma_per_mw for port in record.monitor_ports]
     return MeshParameters(
         **vars(ChipParameters.from_record(record)),
         source_db=np.array([entry.source_dbm for entry in sources], dtype=np.float64),
         monitor_ma_per_mw=np.array([np.nan if value is None else value for value in responsivity]),
-        second_db=_second_db(record),
+        second_db=np.array([(second.source_dbm or 0.0) - (first.source_dbm or 0.0) for first, second in pairs]),
         source_detuning_hz=np.array([entry.source_detuning_hz or 0.0 for entry in sources]),
     )
 
 
-def dark_currents_ma(record: CalibrationRecord, ports: Sequence[int]) -> Real:
-    """Return the monitor readings without light in a record, shape ``(n,)``; 0 for ports without an entry."""
-    dark_ma_by_port = {entry.port: entry.monitor_dark_ma or 0.0 for entry in record.ports}
-    return np.array([dark_ma_by_port.get(port, 0.0) for port in ports])
+def dark_by_port_ma(record: CalibrationRecord) -> dict[int, float]:
+    """Return the monitor readings without light in a record, by port; 0 where they are unknown."""
+    return {entry.port: entry.monitor_dark_ma or 0.0 for entry in record.ports}
+
+
+def model_of_record(record: CalibrationRecord) -> MeshModel:
+    """Return the model of the mesh in a record, with its sources, monitors and additional effects."""
+    space = space_from_record(record)
+    return MeshModel(
+        record.mesh,
+        space.sources,
+        space.monitors,
+        record.heater_ohm,
+        seconds=space.seconds,
+        channels=record.heater_channels,
+        reference_hz=record.reference_hz,
+        physics=space.physics,
+    )
 
 
 def covariance_from_record(record: CalibrationRecord) -> Real:
@@ -230,8 +247,7 @@ def covariance_from_record(record: CalibrationRecord) -> Real:
     if factor is None:
         raise CalibrationError("this calibration record has no covariance", hint="Calibrate again.")
     factor_64 = np.asarray(factor, dtype=np.float64)
-    covariance: Real = factor_64 @ factor_64.T
-    return covariance
+    return factor_64 @ factor_64.T
 
 
 def origin_from_record(record: CalibrationRecord) -> Origin:
@@ -273,11 +289,6 @@ def origin_from_record(record: CalibrationRecord) -> Origin:
         parent_sha256=record.parent_sha256,
         gains={entry.name: entry.gain for entry in record.physics},
     )
-
-
-def as_child_record(record: CalibrationRecord, child: CalibrationRecord) -> CalibrationRecord:
-    """Return a record marked as derived from another record."""
-    return replace(child, parent_sha256=record.content_sha256)
 
 
 class _Writer:
@@ -373,11 +384,6 @@ def rising_to_ma(rho2: float, rho4: float, rho6: float, max_ma: float) -> float:
     return float(np.sqrt(square[max(decreasing[0] - 1, 0)])) if len(decreasing) else max_ma
 
 
-def _kernel(parameters: MeshParameters) -> CrosstalkKernel:
-    amplitude, length_mm, floor = (float(value) for value in parameters.crosstalk_rad_per_mw)
-    return CrosstalkKernel(amplitude, length_mm, floor, BUL_MM)
-
-
 def _physics_entries(
     space: ParameterSpace, parameters: MeshParameters, gains: Mapping[str, float]
 ) -> tuple[ExtraPhysics, ...]:
@@ -390,11 +396,6 @@ def _physics_entries(
         width, gain = space.physics.widths.get(row.name, 0.0), gains.get(row.name, 0.0)
         entries.append(ExtraPhysics(row.name, row.description, count, width, gain, listed))
     return tuple(entries)
-
-
-def _second_db(record: CalibrationRecord) -> Real:
-    entries = [(record.port(first), record.port(second)) for first, second in space_from_record(record).seconds.items()]
-    return np.array([(second.source_dbm or 0.0) - (first.source_dbm or 0.0) for first, second in entries])
 
 
 def _covariance_entry(space: ParameterSpace, covariance: Real | None, bound: Bound | None) -> CovarianceEntry | None:

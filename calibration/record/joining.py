@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
@@ -129,8 +130,8 @@ def _on_scale_of(base: CalibrationRecord, part: CalibrationRecord) -> list[PortE
 def _joined_puc(old: PucEntry, new: PucEntry) -> PucEntry:
     return replace(
         new,
-        coupler=new.coupler if _coupler_variance(new) <= _coupler_variance(old) else old.coupler,
-        loss_db=new.loss_db if new.loss_sigma_db <= old.loss_sigma_db else old.loss_db,
+        coupler=(new if _is_of_part("coupler_", old, new) else old).coupler,
+        loss_db=(new if _is_of_part("loss_db", old, new) else old).loss_db,
         loss_sigma_db=min(new.loss_sigma_db, old.loss_sigma_db),
     )
 
@@ -142,9 +143,8 @@ def _coupler_variance(puc: PucEntry) -> float:
     return coupler.common_sigma_rad**2 + coupler.difference_sigma_rad**2
 
 
-def _is_of_part(group: str, puc: int, base: CalibrationRecord, part: CalibrationRecord) -> bool:
-    """Return whether a parameter of a PUC in the part is taken from the part; see :func:`_joined_puc`."""
-    old, new = base.pucs[puc], part.pucs[puc]
+def _is_of_part(group: str, old: PucEntry, new: PucEntry) -> bool:
+    """Return whether a parameter of a PUC in the part is that of the part (``new``), not that of the base (``old``)."""
     if group.startswith("coupler_"):
         return _coupler_variance(new) <= _coupler_variance(old)
     return group != "loss_db" or new.loss_sigma_db <= old.loss_sigma_db
@@ -183,26 +183,15 @@ def _joined_physics(
         if entry is None or not single:
             entries += [entry] if entry else []
             continue
+        where = {key: i for i, key in enumerate(_names(space, name))}
         values = np.zeros(space.physics.size(name, space.mesh, len(space.sources), len(space.monitors)))
         for record, own, is_base in ((old, spaces[0], True), (new, spaces[1], False)):
             if name in record:
-                elements = [
-                    (key, value) for key, value in zip(_elements(own, row.per), record[name].values, strict=True)
-                ]
-                where = {key: i for i, key in enumerate(_elements(space, row.per))}
-                for key, value in elements:
+                for key, value in zip(_names(own, name), record[name].values, strict=True):
                     if is_base or row.per != "puc" or key in pucs:
                         values[where[key]] = value
         entries.append(replace(entry, parameters=values.size, values=tuple(values.tolist())))
     return tuple(entries)
-
-
-def _elements(space: ParameterSpace, per: str) -> list[Any]:
-    if per == "puc":
-        return list(range(space.mesh.n_pucs))
-    if per == "monitor":
-        return list(space.monitors)
-    return [(source, monitor) for source in space.sources for monitor in space.monitors]
 
 
 def _with_arrays(
@@ -243,7 +232,7 @@ def _error_matrix(
             if key not in other_rows:
                 continue
             if name in _OF_PUCS:
-                belongs = key in pucs and _is_of_part(name, key, base, part)
+                belongs = key in pucs and _is_of_part(name, base.pucs[key], part.pucs[key])
             elif name in _OF_HEATERS:
                 belongs = key // 2 in pucs
             elif name in ("source_db", "second_db", "source_detuning_hz", "monitor_db"):
@@ -264,16 +253,19 @@ def _error_matrix(
 
 
 def _names(space: ParameterSpace, group: str) -> list[Any]:
+    """Return what each parameter of a group belongs to: a port, a source and a monitor, or else a running number."""
     ports = {
         "source_db": space.sources,
         "source_detuning_hz": space.sources,
         "second_db": tuple(space.seconds.values()),
         "monitor_db": space.monitors,
     }
-    group_slice = space.groups[group]
     if group in ports:
         return list(ports[group])
-    row = ROWS.get(group)
-    if row is not None and row.per in ("monitor", "source and monitor"):
-        return _elements(space, row.per)
-    return list(range(group_slice.stop - group_slice.start))
+    per = ROWS[group].per if group in ROWS else ""
+    if per == "monitor":
+        return list(space.monitors)
+    if per == "source and monitor":
+        return list(itertools.product(space.sources, space.monitors))
+    count = space.mesh.n_pucs if per == "puc" else space.groups[group].stop - space.groups[group].start
+    return list(range(count))

@@ -16,6 +16,16 @@ from lumion_hw.mesh.record.calibration_record import ArrayFile
 from lumion_hw.mesh.record.canonical import arrays_sha256
 from lumion_hw.storage.array_files import array_suffix, read_arrays, write_arrays
 
+_AXES = {
+    "currents_ma": ("settings", "heaters"),
+    "source": ("settings",),
+    "monitors": ("monitors",),
+    "reading_ma": ("settings", "monitors"),
+    "saturated": ("settings", "monitors"),
+    "detuning_hz": ("settings",),
+}
+"""Arrays of the file, named as in :class:`Observations`, with their axes."""
+
 
 def save_raw(record_path: Path, observations: Observations) -> ArrayFile:
     """Write readings to ``NAME.raw.h5`` next to ``NAME.json``; return the entry for the record.
@@ -23,14 +33,8 @@ def save_raw(record_path: Path, observations: Observations) -> ArrayFile:
     Raises:
         ConfigError: The arrays are not numeric.
     """
-    arrays = {
-        "currents_ma": observations.currents_ma,
-        "source": observations.source,
-        "monitors": np.array(observations.monitors, dtype=np.int64),
-        "reading_ma": observations.reading_ma,
-        "saturated": observations.saturated,
-        "detuning_hz": observations.detunings_hz,
-    }
+    arrays = {name: np.asarray(getattr(observations, name)) for name in _AXES}
+    arrays |= {"monitors": np.array(observations.monitors, np.int64), "detuning_hz": observations.detunings_hz}
     path = record_path.with_name(f"{record_path.stem}.raw{array_suffix()}")
     write_arrays(path, arrays, "the raw readings")
     return ArrayFile(path.name, arrays_sha256(arrays))
@@ -53,27 +57,13 @@ def load_raw(record_path: AnyPath, raw: ArrayFile) -> Observations:
         )
     for mismatch in _mismatches(arrays):
         raise CalibrationError(f"{path}: this file is not valid raw data: {mismatch}", hint="Calibrate again.")
-    return Observations(
-        arrays["currents_ma"],
-        arrays["source"],
-        tuple(arrays["monitors"].tolist()),
-        arrays["reading_ma"],
-        arrays["saturated"],
-        arrays["detuning_hz"],
-    )
+    columns = {name: arrays[name] for name in _AXES if name != "monitors"}
+    return Observations(**columns, monitors=tuple(arrays["monitors"].tolist()))
 
 
 def _mismatches(arrays: Mapping[str, NDArray[Any]]) -> Iterator[str]:
-    settings, heaters, monitors = "settings", "heaters", "monitors"
     sizes: dict[str, int] = {}
-    for name, axes in (
-        ("currents_ma", (settings, heaters)),
-        ("source", (settings,)),
-        ("monitors", (monitors,)),
-        ("reading_ma", (settings, monitors)),
-        ("saturated", (settings, monitors)),
-        ("detuning_hz", (settings,)),
-    ):
+    for name, axes in _AXES.items():
         if name not in arrays:
             yield f"it lacks {name!r}"
         elif arrays[name].ndim != len(axes):

@@ -46,9 +46,10 @@ def headline(record: CalibrationRecord) -> Headline:
     certified, reason = _certificate(record)
     doubts = {doubt for use in USES for doubt in record.doubts_for(use)}
     faults = tuple(fault for fault in record.faults if fault not in doubts)
+    n_driven = sum(channel != NO_CHANNEL for channel in record.heater_channels)
     figures = (
         ("PUCs", _coverage(by_name["PUCs calibrated"], len(record.pucs))),
-        ("heaters", _coverage(by_name["heaters calibrated"], _driven_heaters(record))),
+        ("heaters", _coverage(by_name["heaters calibrated"], n_driven)),
         ("phase error", _phase_error(by_name)),
         ("held-out error", _held_out_error(record)),
         ("certified", f"no: {reason}" if not certified else _certified_uses(record) or "yes"),
@@ -98,10 +99,6 @@ def _coverage(metric: Metric, total: int) -> str:
     left_out = total - int(metric.goal or 0.0)
     text = f"{metric.value or 0.0:.0f} of {metric.goal or 0.0:.0f} calibrated"
     return f"{text}, {left_out} left out" if left_out > 0 else text
-
-
-def _driven_heaters(record: CalibrationRecord) -> int:
-    return sum(channel != NO_CHANNEL for channel in record.heater_channels)
 
 
 def _phase_error(by_name: dict[str, Metric]) -> str:

@@ -15,10 +15,18 @@ from calibration.model.space import space_from_record
 from calibration.record.conversion import parameters_from_record
 from lumion_hw.bench.bench import Bench
 from lumion_hw.mesh.layout.topology import MeshTopology, State
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
+Real = NDArray[np.float64]
+
 WANTED_EXTINCTION_DB = 30.0
+HEATER_REST_S = 0.15
+"""Time until a chip is in thermal equilibrium."""
+_POINTS = 60
+_LAW_POWERS = np.array([1, 2, 3])
+_STATES: tuple[State, State] = ("bar", "cross")
 
 
 @dataclass(frozen=True)
@@ -29,28 +37,19 @@ class TruthReport:
         phase_error_rad: Shape ``(pucs,)``; error of the passive phases, -π … π. True phases include the heat of heaters
             stuck at a current.
         loss_error_db: Shape ``(n_pucs,)``; error of the losses.
-        bar_extinction_db: Shape ``(pucs,)``; extinction with all PUCs set to bar.
-        cross_extinction_db: Shape ``(pucs,)``; extinction with all PUCs set to cross.
-        bar_allowed_db: Shape ``(pucs,)``; largest bar extinction that the couplers allow.
-        cross_allowed_db: Shape ``(pucs,)``; largest cross extinction that the couplers allow.
+        extinction_db: Shape ``(2, pucs)``; extinction with all PUCs set to bar, then to cross.
+        allowed_db: Shape ``(2, pucs)``; largest bar and cross extinction that the couplers allow.
     """
 
-    phase_error_rad: NDArray[np.float64]
-    loss_error_db: NDArray[np.float64]
-    bar_extinction_db: NDArray[np.float64]
-    cross_extinction_db: NDArray[np.float64]
-    bar_allowed_db: NDArray[np.float64]
-    cross_allowed_db: NDArray[np.float64]
+    phase_error_rad: Real
+    loss_error_db: Real
+    extinction_db: Real
+    allowed_db: Real
 
     def shortfalls(self) -> int:
         """Return the number of bar and cross states below 30 dB extinction although the couplers alone allow 31 dB."""
-        missed = 0
-        for reached, allowed in (
-            (self.bar_extinction_db, self.bar_allowed_db),
-            (self.cross_extinction_db, self.cross_allowed_db),
-        ):
-            missed += int(((allowed >= WANTED_EXTINCTION_DB + 1.0) & (reached < WANTED_EXTINCTION_DB)).sum())
-        return missed
+        is_missed = (self.allowed_db >= WANTED_EXTINCTION_DB + 1.0) & (self.extinction_db < WANTED_EXTINCTION_DB)
+        return int(is_missed.sum())
 
 
 def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
@@ -75,19 +74,16 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
         - zero_current_rad[1::2]
         + slope_per_hz * reference_offset_hz(bench, record)
     )
-    bar_allowed, cross_allowed = allowed_db(bench)
     return TruthReport(
         phase_error_rad=(phases - passive_rad[pucs] + np.pi) % (2 * np.pi) - np.pi,
         loss_error_db=record.loss_db - truth.loss_db,
-        bar_extinction_db=_extinction_db(bench, record, pucs, "bar"),
-        cross_extinction_db=_extinction_db(bench, record, pucs, "cross"),
-        bar_allowed_db=bar_allowed[pucs],
-        cross_allowed_db=cross_allowed[pucs],
+        extinction_db=np.array([_extinction_db(bench, record, pucs, state) for state in _STATES]),
+        allowed_db=allowed_db(bench)[:, pucs],
     )
 
 
-def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the largest bar and cross extinction of each PUC in dB that its couplers allow."""
+def allowed_db(bench: Bench) -> Real:
+    """Return the largest bar and cross extinction of each PUC in dB that its couplers allow, shape ``(2, n_pucs)``."""
     # Calculated from the cells themselves: half a turn of one arm gives both amplitudes that interfere in an output.
     cells = bench.emulated.world.cells()
     level, turned = (
@@ -95,11 +91,8 @@ def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     )
     by_upper, by_lower = 0.5 * np.abs(level - turned), 0.5 * np.abs(level + turned)
     smallest, largest = (by_upper - by_lower) ** 2, (by_upper + by_lower) ** 2
-    bar, cross = (
-        10.0 * np.log10(np.maximum(largest[:, one, 0], 1e-12) / np.maximum(smallest[:, other, 0], 1e-12))
-        for one, other in ((0, 1), (1, 0))
-    )
-    return bar, cross
+    wanted, other = np.maximum(largest[..., 0].T, 1e-12), np.maximum(smallest[:, ::-1, 0].T, 1e-12)
+    return np.asarray(10.0 * np.log10(wanted / other))
 
 
 def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
@@ -120,25 +113,15 @@ def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
     return float(np.mean(off)) if off else 0.0
 
 
-def _extinction_db(
-    bench: Bench, record: CalibrationRecord, pucs: NDArray[np.int64], state: State
-) -> NDArray[np.float64]:
+def _extinction_db(bench: Bench, record: CalibrationRecord, pucs: NDArray[np.int64], state: State) -> Real:
     bench.mesh.program(heater_currents_ma(record, dict.fromkeys(pucs.tolist(), state)))
     bench.clock.sleep(HEATER_REST_S)
     cells = bench.emulated.world.cells()
     transfer = cells.transfer()[pucs]
     bar, cross = np.abs(transfer[:, 0, 0]) ** 2, np.abs(transfer[:, 1, 0]) ** 2
     wanted, other = (bar, cross) if state == "bar" else (cross, bar)
-    extinction: NDArray[np.float64] = 10 * np.log10(wanted / np.maximum(other, 1e-15))
+    extinction: Real = 10 * np.log10(wanted / np.maximum(other, 1e-15))
     return extinction
-
-
-Real = NDArray[np.float64]
-
-_POINTS = 60
-HEATER_REST_S = 0.15
-"""Time until a chip is in thermal equilibrium."""
-_LAW_POWERS = np.array([1, 2, 3])
 
 
 def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
@@ -167,7 +150,7 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
     off = np.array([of_port[port] - slopes.reference_hz - offset_hz for port in space.sources])
     return MeshParameters(
         passive_phase_rad=np.where(mesh.interferes, truth.passive_phase + slope * offset_hz, 0.0),
-        heater_law=true_laws(bench, heater_reach_ma(record)),
+        heater_law=true_laws(bench, CalibratedMesh.from_record(record).max_ma),
         loss_db=truth.loss_db,
         coupler_common_rad=np.where(both, 0.5 * (first + second), first + second),
         coupler_difference_rad=np.where(both, first - second, 0.0),
@@ -210,12 +193,6 @@ def _arms_in_joints(mesh: MeshTopology, passive_phase_rad: Real) -> Real:
     phases[2::4] = np.where(mesh.interferes, 0.0, passive_phase_rad)
     joined: Real = phases[mesh.joints].sum(axis=1)
     return joined
-
-
-def heater_reach_ma(record: CalibrationRecord) -> Real:
-    """Return the current up to which each heater law is valid, shape ``(heaters,)``; 0 for a dead heater."""
-    laws = [heater.law for entry in record.pucs for heater in (entry.upper, entry.lower)]
-    return np.array([law.max_ma if law else 0.0 for law in laws])
 
 
 def heat_phases_rad(bench: Bench, currents_ma: Real) -> Real:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -197,17 +198,20 @@ def _setting_metrics(record: CalibrationRecord) -> list[Metric]:
     # dk/dφ is ½ at k = ½ and smaller elsewhere.
     worst_k = 0.5e-3 * max(sigma.values()) if sigma else None
     expected = {state: programmed_extinction_db(record, state) for state in _STATES}
+    crosstalk_mrad: float | None = None
+    with contextlib.suppress(CalibrationError):  # this software cannot evaluate the crosstalk of the record
+        crosstalk_mrad = crosstalk_sigma_mrad(record)
     return [
         _min_extinction("bar", [(extinction.through_db, extinction.through_is_bound) for extinction in measured]),
         _min_extinction("cross", [(extinction.cross_db, extinction.cross_is_bound) for extinction in measured]),
         *(
-            Metric(f"smallest expected extinction, programmed {state}", _minimum(expected[state]), "dB")
-            for state in _STATES
+            Metric(f"smallest expected extinction, programmed {state}", min(ratios.values(), default=None), "dB")
+            for state, ratios in expected.items()
         ),
         Metric("power coupling, standard error at k = ½, worst", worst_k, "", 1e-3, note="a step of 0.001 is resolved"),
         Metric(
             "crosstalk on an arm after compensation, all heaters at π",
-            _value_if_same_crosstalk_model(crosstalk_sigma_mrad, record),
+            crosstalk_mrad,
             "mrad",
             note="standard error of the kernel, rms",
         ),
@@ -222,20 +226,6 @@ def _min_extinction(output: str, extinctions_db: list[tuple[float, bool]]) -> Me
     bounds = len(extinctions_db) - len(values)
     note = "limit of the couplers" + (f"; a lower bound for {bounds} PUCs" if bounds else "")
     return Metric(f"smallest extinction of the {output} output", min(values, default=None), "dB", note=note)
-
-
-def _minimum(values: Mapping[int, float]) -> float | None:
-    return min(values.values(), default=None)
-
-
-def _value_if_same_crosstalk_model(
-    figure: Callable[[CalibrationRecord], float | None], record: CalibrationRecord
-) -> float | None:
-    """Return a figure, or ``None`` if this software cannot evaluate the crosstalk of the record."""
-    try:
-        return figure(record)
-    except CalibrationError:
-        return None
 
 
 def programmed_extinction_db(record: CalibrationRecord, state: State) -> dict[int, float]:

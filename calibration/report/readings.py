@@ -6,18 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error, without_drift
-from calibration.model.mesh_model import MeshModel
-from calibration.model.observations import NoiseModel, Observations, only_reached
+from calibration.model.observations import NoiseModel, Observations, only_reached, select_monitors
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import space_from_record
-from calibration.record.conversion import dark_currents_ma, parameters_from_record
-from calibration.record.raw_data import load_raw
+from calibration.record.conversion import dark_by_port_ma, model_of_record, parameters_from_record
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry
 
@@ -94,39 +91,13 @@ class Readings:
             observations.monitors
         ):
             raise CalibrationError("the raw readings do not match the mesh and the monitors of the record")
-        columns = [observations.monitors.index(port) for port in space.monitors]
         has_light = np.isin(observations.source, space.sources)
         observations = only_reached(observations, record.mesh, space.seconds)
         self.record = record
-        self.observations = replace(
-            observations,
-            monitors=space.monitors,
-            reading_ma=observations.reading_ma[:, columns] - dark_currents_ma(record, space.monitors),
-            saturated=observations.saturated[:, columns],
-        )[has_light]
-        self._model = MeshModel(
-            record.mesh,
-            space.sources,
-            space.monitors,
-            record.heater_ohm,
-            seconds=space.seconds,
-            channels=record.heater_channels,
-            reference_hz=record.reference_hz,
-        )
+        self.observations = select_monitors(observations, space.monitors, dark_by_port_ma(record))[has_light]
+        self._model = model_of_record(record)
         self.sweeps = find_sweeps(self.observations)
         self._parameters = self._with_stuck(parameters_from_record(record), _stuck_phases_rad(record))
-
-    @classmethod
-    def load(cls, record: CalibrationRecord, path: Path) -> Readings:
-        """Return the readings stored next to a record.
-
-        Raises:
-            CalibrationError: There are no readings, or they are damaged or belong to another record.
-            ConfigError: The file is HDF5, and h5py is missing.
-        """
-        if record.raw is None:
-            raise CalibrationError("the record has no raw readings")
-        return cls(record, load_raw(path, record.raw))
 
     def _with_stuck(self, parameters: MeshParameters, stuck_rad: Mapping[int, float]) -> MeshParameters:
         if not stuck_rad:
@@ -177,8 +148,7 @@ class Readings:
         by_phase_ma = self._model.predict(self._parameters, moved) - predicted
         drift = np.stack([by_power_ma, by_phase_ma], axis=-1) / sigma_ma[..., None]
         free = without_drift(raw_sigma, np.where(likelihood.used[..., None], drift, 0.0))
-        residual: Real = np.where(likelihood.used, free, np.nan)
-        return residual
+        return np.where(likelihood.used, free, np.nan)
 
     def statistics(self) -> dict[str, dict[str, float]]:
         """Return count, rms, scaled median and number of outliers of the residuals, for sweeps and other settings."""
@@ -273,17 +243,12 @@ def find_sweeps(observations: Observations) -> tuple[Sweep, ...]:
     same_light = (np.diff(observations.source) == 0) & (np.diff(observations.detunings_hz) == 0.0)
     is_single_step = (moved.sum(axis=1) == 1) & same_light
     heater = np.where(is_single_step, moved.argmax(axis=1), -1) if len(moved) else np.zeros(0, dtype=np.int64)
-    edges = np.flatnonzero(np.diff(heater)) + 1
-    sweeps = []
-    for first, last in _segments(edges.tolist(), len(heater)):
-        if heater[first] >= 0 and last - first + 1 >= _MIN_LEVELS:
-            sweeps.append(Sweep(int(heater[first]), tuple(range(first, last + 1))))
-    return tuple(sweeps)
-
-
-def _segments(edges: Sequence[int], size: int) -> list[tuple[int, int]]:
-    ends = [0, *edges, size]
-    return [(first, last) for first, last in pairwise(ends) if last > first]
+    edges = (np.flatnonzero(np.diff(heater)) + 1).tolist()
+    return tuple(
+        Sweep(int(heater[first]), tuple(range(first, last + 1)))
+        for first, last in pairwise([0, *edges, len(heater)])
+        if last - first + 1 >= _MIN_LEVELS and heater[first] >= 0
+    )
 
 
 def _rms(values: Real, axis: int) -> Real:

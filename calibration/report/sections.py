@@ -114,6 +114,7 @@ def _misses(material: Material) -> Iterator[Block]:
 
 def _device(material: Material) -> Iterator[Block]:
     record, conditions = material.record, material.record.conditions
+    age_s = conditions.emulated_age_s
     rows: list[list[object]] = [
         ["serial number", record.device_serial],
         ["controller", " ".join(filter(None, (record.device_vendor, record.device_model, record.device_firmware)))],
@@ -131,7 +132,7 @@ def _device(material: Material) -> Iterator[Block]:
         ["laser power, dBm", conditions.laser_power_dbm],
         *_rows({f"polarization at {port}": state for port, state in conditions.polarization.items()}),
         ["ambient", conditions.ambient or None],
-        ["age of the emulated bench, days", _days(conditions.emulated_age_s)],
+        ["age of the emulated bench, days", None if age_s is None else age_s / 86400.0],
         ["thermal time constant of the heaters, s", conditions.heater_tau_s],
     ]
     yield ReportTable(("", ""), rows)
@@ -143,10 +144,6 @@ def _rows(named: Mapping[str, object]) -> list[list[object]]:
 
 def _interval(ends: tuple[float, float] | None) -> str | None:
     return None if ends is None else f"{ends[0]:g} … {ends[1]:g}"
-
-
-def _days(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds / 86400.0
 
 
 def _result(material: Material) -> Iterator[Block]:
@@ -326,13 +323,7 @@ def _residuals(material: Material) -> Iterator[Block]:
         yield f"Not shown: {material.no_readings}."
         return
     rows = [
-        [
-            label,
-            statistics["readings"],
-            statistics["rms_sigma"],
-            statistics["typical_sigma"],
-            statistics["beyond_3_sigma"],
-        ]
+        [label, *(statistics[name] for name in ("readings", "rms_sigma", "typical_sigma", "beyond_3_sigma"))]
         for label, statistics in readings.statistics().items()
     ]
     yield ReportTable(("readings of", "number", "rms, σ", "typical, σ", "beyond 3 σ (normal: 0.0027)"), rows)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibration.run.blas_threads import on_one_blas_thread
-from lumion_hw.errors import ConfigError, LumionError
+from calibration.run.blas_threads import one_blas_thread
+from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import Overwrite, check_target, write_file
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -50,13 +50,6 @@ def calibration_summary(record: CalibrationRecord) -> dict[str, Any]:
     }
 
 
-def calibration_text(record: CalibrationRecord) -> str:
-    """Return verdict, key figures, missed goals and faults of a calibration as lines of text."""
-    from calibration.report.headline import headline
-
-    return headline(record).text()
-
-
 @dataclasses.dataclass(frozen=True)
 class WrittenReport:
     """A written report.
@@ -84,7 +77,7 @@ def check_report_path(path: Path, overwrite: Overwrite = "own") -> None:
     check_target(path, "the report", overwrite)
 
 
-@on_one_blas_thread
+@one_blas_thread()
 def write_report(
     record_path: AnyPath,
     out_path: AnyPath,
@@ -145,10 +138,13 @@ def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[P
 
 def load_readings(record: CalibrationRecord, path: Path) -> tuple[Readings | None, str]:
     """Return the raw readings next to a record, or the reason why there are none."""
+    from calibration.record.raw_data import load_raw
     from calibration.report.readings import Readings
 
     try:
-        return Readings.load(record, path), ""
+        if record.raw is None:
+            raise CalibrationError("the record has no raw readings")
+        return Readings(record, load_raw(path, record.raw)), ""
     except LumionError as error:
         return None, str(error).rstrip(".")
 

@@ -56,8 +56,7 @@ def project_out_common_phase(space: ParameterSpace) -> Real:
     common[space.n_illuminated_loops :] = 0.0
     length = float(np.linalg.norm(common))
     common = common / length if length > _NO_COMMON_PHASE else np.zeros(len(common))
-    projector: Real = np.eye(len(common)) - np.outer(common, common)
-    return projector
+    return np.eye(len(common)) - np.outer(common, common)
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,7 @@ class GroupErrors:
     @property
     def normalised(self) -> Real:
         """True errors over stated standard errors, shape ``(n,)``."""
-        values: Real = self.error / np.sqrt(np.diag(self.covariance))
-        return values
+        return self.error / np.sqrt(np.diag(self.covariance))
 
     @property
     def ratio(self) -> float:
@@ -246,8 +244,7 @@ def extinctions(bench: Bench, record: CalibrationRecord) -> dict[str, float]:
     ``extinction_within_1_db`` is the fraction of states within 1 dB.
     """
     report = compare(bench, record)
-    allowed = np.concatenate([report.bar_allowed_db, report.cross_allowed_db])
-    reached = np.concatenate([report.bar_extinction_db, report.cross_extinction_db])
+    allowed, reached = report.allowed_db, report.extinction_db
     return {
         "extinction_short_db": float((np.minimum(allowed, PUBLISHED_EXTINCTION_DB) - reached).max()),
         "extinction_within_1_db": float((allowed - reached <= 1.0).mean()),

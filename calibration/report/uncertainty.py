@@ -50,17 +50,22 @@ def face_loops(mesh: MeshTopology) -> Real:
     return loops
 
 
+def _factor_of(record: CalibrationRecord, group: str) -> Real | None:
+    """Return the rows of a parameter group in the factor F of the covariance F·Fᵀ, ``(parameters, n)``, if known."""
+    entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
+    rows = None if entry is None else entry.rows_of(group)
+    return None if factor is None or rows is None else np.asarray(factor[rows], dtype=np.float64)
+
+
 def loop_factor(record: CalibrationRecord) -> Real | None:
     """Return a factor F, ``(joints, n)``, of the covariance F·Fᵀ of joint phases without the phase common to all PUCs.
 
     ``None`` without a covariance.
     """
-    factor, directions = record.arrays.get(COVARIANCE_FACTOR), record.arrays.get(LOOP_DIRECTIONS)
-    rows = None if record.covariance is None else record.covariance.rows_of("loops")
-    if factor is None or directions is None or rows is None:
+    loops, directions = _factor_of(record, "loops"), record.arrays.get(LOOP_DIRECTIONS)
+    if loops is None or directions is None:
         return None
     basis = np.asarray(directions, dtype=np.float64)
-    loops = np.asarray(factor[rows], dtype=np.float64)
     # The same phase on every joint, in coordinates of the loops with light.
     common = np.where(loops.any(axis=1), basis.sum(axis=0), 0.0)
     length = float(common @ common)
@@ -68,8 +73,7 @@ def loop_factor(record: CalibrationRecord) -> Real | None:
         without = loops - np.outer(common, common @ loops) / length
         # Of a single loop nothing but rounding errors may be left.
         loops = np.where(np.abs(without) > _ROUNDING * np.abs(loops).max(initial=0.0), without, 0.0)
-    joints: Real = basis @ loops
-    return joints
+    return basis @ loops
 
 
 def face_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
@@ -84,23 +88,18 @@ def face_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
     sigma = 1e3 * np.linalg.norm(loops @ factor, axis=1)
     stated_rad = record.joints.loop_sigma_rad if record.joints else None
     rounding = 1e3 * _ROUNDING * (stated_rad or 1.0)
-    is_dark = np.abs(loops @ _dark_directions(record)).max(axis=1, initial=0.0) > _ROUNDING
+    dark = np.asarray(record.arrays[LOOP_DIRECTIONS], dtype=np.float64)[:, ~illuminated_loops(record)]
+    is_dark = np.abs(loops @ dark).max(axis=1, initial=0.0) > _ROUNDING
     return {face: float(value) for face, value in enumerate(sigma) if value > rounding and not is_dark[face]}
 
 
 def illuminated_loops(record: CalibrationRecord) -> NDArray[np.bool_]:
     """Return which loop parameters of a record have a standard error; the others have no light."""
-    factor = record.arrays.get(COVARIANCE_FACTOR)
-    rows = None if record.covariance is None else record.covariance.rows_of("loops")
-    if factor is None or rows is None:
+    loops = _factor_of(record, "loops")
+    if loops is None:
         return np.zeros(0, dtype=np.bool_)
-    is_measured: NDArray[np.bool_] = np.linalg.norm(np.asarray(factor[rows], dtype=np.float64), axis=1) > 0.0
+    is_measured: NDArray[np.bool_] = np.linalg.norm(loops, axis=1) > 0.0
     return is_measured
-
-
-def _dark_directions(record: CalibrationRecord) -> Real:
-    dark: Real = np.asarray(record.arrays[LOOP_DIRECTIONS], dtype=np.float64)[:, ~illuminated_loops(record)]
-    return dark
 
 
 def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:
@@ -108,17 +107,12 @@ def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:
 
     ``None`` without a covariance.
     """
-    entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
-    rows = None if entry is None else entry.rows_of("crosstalk")
-    kernel = record.crosstalk.kernel if record.crosstalk else None
-    if kernel is None or rows is None or factor is None:
+    factor, kernel = _factor_of(record, "crosstalk"), record.crosstalk.kernel if record.crosstalk else None
+    if kernel is None or factor is None:
         return None
     heat_mw = np.pi * CalibratedMesh.from_record(record).heat_mw_per_rad
-    by_kernel = np.stack(
-        [_arm_slope(record.mesh, kernel, name, heat_mw) for name in _KERNEL_TERMS],
-        axis=1,
-    )
-    sigma = np.linalg.norm(by_kernel @ np.asarray(factor[rows], dtype=np.float64), axis=1)
+    by_kernel = np.stack([_arm_slope(record.mesh, kernel, name, heat_mw) for name in _KERNEL_TERMS], axis=1)
+    sigma = np.linalg.norm(by_kernel @ factor, axis=1)
     return 1e3 * float(np.sqrt(np.mean(sigma**2)))
 
 
@@ -129,8 +123,7 @@ def _arm_slope(mesh: MeshTopology, kernel: CrosstalkKernel, name: str, heat_mw: 
     upper, nominal = (
         kernel_crosstalk(mesh, variant).arm_rad_per_mw for variant in (replace(kernel, **changed), kernel)
     )
-    slope: Real = (upper - nominal) @ heat_mw / step
-    return slope
+    return (upper - nominal) @ heat_mw / step
 
 
 def dispersion(record: CalibrationRecord) -> list[tuple[str, float, float | None, str]]:

@@ -5,29 +5,14 @@ With its small matrices, BLAS threads mostly wait for each other (docs/performan
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+import contextlib
+from collections.abc import Iterator
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Return a context in which BLAS uses one thread."""
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Use one BLAS thread in a ``with`` block or, as ``@one_blas_thread()``, in a function."""
     from threadpoolctl import threadpool_limits
 
-    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
-    return limits
-
-
-def on_one_blas_thread(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a function to run inside :func:`one_blas_thread`."""
-
-    @wraps(function)
-    def limited(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with one_blas_thread():
-            return function(*args, **kwargs)
-
-    return limited
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield

@@ -6,7 +6,7 @@ Stages: survey, heater sweeps, random settings, estimate of passive phases, phas
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -36,11 +36,10 @@ from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
 from calibration.measure.port_survey import Survey, take_survey
-from calibration.model.device_under_test import PUC_LOSS_DB
+from calibration.model.device_under_test import PUC_LOSS_DB, DeviceUnderTest
 from calibration.model.gauge import has_visible_phase, visible_joint_directions
 from calibration.model.heating import Heating
 from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
-from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import Observations, select_monitors
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import BOTH_ARMS
@@ -52,7 +51,6 @@ from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import Defect
 from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
-from lumion_hw.mesh.waves.heater import HeaterLaw
 
 Real = NDArray[np.float64]
 
@@ -134,8 +132,8 @@ class Start:
     sweeps: Observations
     random: Observations
     trusted: bool
-    defects: tuple[Defect, ...]
-    warnings: tuple[str, ...]
+    defects: tuple[Defect, ...] = ()
+    warnings: tuple[str, ...] = ()
     crosstalk_spread: float | None = None
     miswiring: Miswiring | None = None
 
@@ -150,47 +148,35 @@ class Bootstrap:
 
     Args:
         logbook: Access to the mesh.
-        expected: Expected heaters of the chip.
-        monitor_ma_per_mw: Nominal responsivity of the monitors.
+        device: The device under test.
         seed: Seed of all random choices.
         plan: Settings of the search.
-        channels: Drive channel of every heater, for messages; by default the heater number.
-        seconds: Second ports of sources with two ports.
         progress: Called after every step.
         on_heater: Called after every sweep with the heater and its law.
-        sources_by_hand: Ports of the laser that is moved by hand.
-        monitors_by_hand: Ports of the meter that is moved by hand.
     """
 
     def __init__(
         self,
         logbook: Logbook,
-        expected: NominalHeaters,
-        monitor_ma_per_mw: float,
+        device: DeviceUnderTest,
         seed: int,
         plan: BootstrapPlan | None = None,
-        channels: Sequence[int] | None = None,
         progress: Progress = lambda stage, done, total: None,
         on_heater: Callable[[int, HeaterFit], None] = lambda heater, fit: None,
-        seconds: Mapping[int, int] | None = None,
-        sources_by_hand: Sequence[int] = (),
-        monitors_by_hand: Sequence[int] = (),
     ) -> None:
-        self._logbook, self._mesh = logbook, logbook.probe.mesh
-        self._expected, self._nominal = expected, monitor_ma_per_mw
+        self._logbook, self._mesh = logbook, logbook.mesh
+        self._device, self._expected = device, device.heaters
         chosen_plan = plan or BootstrapPlan()
         self._plan, self._progress = replace(chosen_plan, search=chosen_plan.search.on(self._mesh.n_pucs)), progress
         # Every stage has its own random stream, so that a stage does not influence the next and a resumed run makes the
         # same choices.
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0xB007]))
-        self._seconds = dict(seconds or {})
+        self._seconds, self._channels = dict(device.seconds), device.heater_channels
         self._light = MeanLight.of(self._mesh).dual_input_ports(self._seconds)
-        self._channels = range(2 * self._mesh.n_pucs) if channels is None else channels
         sources = (*logbook.sources, *self._seconds.values())
         has_channel = np.array(self._channels) != NO_CHANNEL
         self._driven = has_visible_phase(self._mesh, sources, logbook.monitors) & has_channel
         self._on_heater = on_heater
-        self._by_hand = tuple(sources_by_hand), tuple(monitors_by_hand)
         self.by_hand: HandMeasurement | None = None
         """Readings with fibres that are moved by hand, if any."""
         self.heaters: dict[int, HeaterFit] = {}
@@ -207,15 +193,13 @@ class Bootstrap:
         Raises:
             CalibrationError: No source or no monitor works.
         """
-        if any(self._by_hand):
+        if self._device.sources_by_hand or self._device.monitors_by_hand:
             return self._run_by_hand()
         self._progress("survey", 0, 1)
-        with self._logbook.stage("survey"):
-            survey = take_survey(self._logbook, self._rng, self._driven)
+        survey = take_survey(self._logbook, self._rng, self._driven)
         self._progress("survey", 1, 1)
         first = len(self._logbook)
-        with self._logbook.stage("sweeps"):
-            heaters = self._sweep(survey)
+        heaters = self._sweep(survey)
         swept = len(self._logbook)
         sweeps = select_monitors(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
         nominal = self.nominal(survey.sources, survey.monitors)
@@ -225,9 +209,8 @@ class Bootstrap:
         # More settings are cheaper than more starts: one start was enough on 5 of 5 meshes with 400 settings, but on 3
         # of 5 with 200 (docs/decisions/0007).
         for portion in range(self._plan.portions):
-            with self._logbook.stage("random settings"):
-                count = self.usual_settings(survey)
-                self._measure_random(survey, heaters, -(-count // _MORE_SHARE) if portion else count)
+            count = self.usual_settings(survey)
+            self._measure_random(survey, -(-count // _MORE_SHARE) if portion else count)
             observations = _without_reference(self._logbook.observations(swept))
             random, deaths = _without_failed_monitors(observations, survey, self._light)
             # A monitor that failed early is removed completely, so the sweeps get the same columns.
@@ -236,25 +219,25 @@ class Bootstrap:
                 sweeps = select_monitors(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
                 nominal, before = self.nominal(survey.sources, survey.monitors), None
             breakdowns |= {death.number: death for death in deaths}
-            with self._logbook.stage("search"):
-                guess, result = self._search(
-                    survey, random, nominal, self._search_plan(portion), before,
-                    max_work=self._max_search_work(survey) - work,
-                )  # fmt: skip
-                start = Start(nominal, survey, heaters, guess, result, sweeps, random, True, (), ())
-                trusted = self._is_trusted(start, explains)
-                if not trusted and portion == 0 and (shared := self._try_shared_channels(start, explains)):
-                    return self._concluded(shared, breakdowns.values())
-                if not trusted and portion == 0:
-                    guess, result = self._try_other_causes(survey, random, nominal, guess, result)
-                    nominal = self.nominal(survey.sources, survey.monitors)
-                    trusted = result.unexplained < self._plan.search.plausible
-                work += result.work
-                before = result = replace(result, work=work)
+            guess, result = self._search(
+                survey, random, nominal, self._search_plan(portion), before,
+                max_work=self._max_search_work(survey) - work,
+            )  # fmt: skip
+            start = Start(nominal, survey, heaters, guess, result, sweeps, random, True)
+            trusted = self._is_trusted(start, explains)
+            if not trusted and portion == 0 and (shared := self._try_shared_channels(start, explains)):
+                return self._concluded(shared, breakdowns.values())
+            if not trusted and portion == 0:
+                exchanged = self._try_exchanges(survey, random, nominal)
+                guess, result = exchanged or self._try_stronger_crosstalk(survey, random, guess, result)
+                nominal = self.nominal(survey.sources, survey.monitors)
+                trusted = result.unexplained < self._plan.search.plausible
+            work += result.work
+            before = result = replace(result, work=work)
             # Two starts ended in the same valley, so the remaining misfit is a task of the diagnosis.
             if trusted or result.agreed:
                 break
-        start = Start(nominal, survey, heaters, guess, result, sweeps, random, trusted, (), ())
+        start = Start(nominal, survey, heaters, guess, result, sweeps, random, trusted)
         return self._concluded(start, breakdowns.values())
 
     def _concluded(self, start: Start, breakdowns: Iterable[Breakdown]) -> Start:
@@ -282,17 +265,6 @@ class Bootstrap:
             replace(start, parameters=self._start(start.parameters, start.search))
         )
 
-    def _try_other_causes(
-        self, survey: Survey, random: Observations, nominal: MeshParameters, guess: PassiveGuess, result: SearchResult
-    ) -> tuple[PassiveGuess, SearchResult]:
-        """Search again with exchanged monitors, then with stronger crosstalk.
-
-        Raises:
-            CalibrationError: The readings are those of a mesh with two exchanged monitors.
-        """
-        other = self._try_exchanges(survey, random, nominal)
-        return other or self._try_stronger_crosstalk(survey, random, guess, result)
-
     def _try_shared_channels(self, start: Start, explains: Callable[[Start], bool]) -> Start | None:
         """Search again with one channel that heats two heaters, and return the result that explains the light.
 
@@ -307,7 +279,7 @@ class Bootstrap:
         ]
         wirings = [wiring for wiring in miswiring_candidates(uncertain, dead) if wiring.kind == SHARED]
         wirings.sort(key=lambda wiring: -heaters[wiring.first].turn_sigma_rad)
-        plan = replace(self._plan.search, starts=min(_FIRST_STARTS, self._plan.search.starts))
+        plan = _with_few_starts(self._plan.search)
         max_work, state = self._max_search_work(start.survey), self._rng.bit_generator.state
         for wiring in wirings[:_MAX_SHARED_TRIALS]:
             self._rng.bit_generator.state = state
@@ -323,43 +295,31 @@ class Bootstrap:
     def _run_by_hand(self) -> Start:
         logbook = self._logbook
         measurements = HandMeasurements(
-            logbook, self._light, self._expected, self._driven, *self._by_hand, self._plan.sweeps, self._rng,
-            self._progress, self._on_heater,
+            logbook, self._light, self._device, self._driven, self._plan.sweeps, self._rng, self._progress,
+            self._on_heater,
         )  # fmt: skip
-        with logbook.stage("visits"):
-            self.by_hand = measured = measurements.run(self.heaters, self._plan.random_settings or settings_by_hand(
-                self._mesh, self._driven, len(logbook.probe.monitors) if not self._by_hand[1] else 1
-            ))  # fmt: skip
+        n_read = 1 if self._device.monitors_by_hand else len(logbook.monitors)
+        settings = self._plan.random_settings or settings_by_hand(self._mesh, self._driven, n_read)
+        self.by_hand = measured = measurements.run(self.heaters, settings)
         heaters = tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
         survey, observations = measured.survey, logbook.observations()
         measured.random = [number for number in measured.random if observations.currents_ma[number].any()]
         sweeps = select_monitors(observations[np.array(measured.sweeps)], survey.monitors, survey.dark_ma)
         random, deaths = _without_failed_monitors(observations[np.array(measured.random)], survey, self._light)
         nominal = self.nominal(survey.sources, survey.monitors)
-        with logbook.stage("search"):
-            guess, result = self._search_by_hand(survey, random, nominal)
+        guess, result = self._search_by_hand(survey, random, nominal)
         trusted = result.unexplained < self._plan.search.plausible
-        defects = (
-            *(monitor_breakdown_defect(death.number, death.first, len(random)) for death in deaths),
-            *heater_defects(heaters, self._channels, self._mesh, self._driven),
-            *saturation_defects(random),
-        )
-        return Start(
-            self._start(nominal, result), survey, heaters, guess, result, sweeps, random, trusted, defects,
-            _search_warnings(result, trusted),
-        )  # fmt: skip
+        return self._concluded(Start(nominal, survey, heaters, guess, result, sweeps, random, trusted), deaths)
 
     def _search_by_hand(
         self, survey: Survey, random: Observations, nominal: MeshParameters
     ) -> tuple[PassiveGuess, SearchResult]:
         """Search for the phases in the light of one port pair after the other, those that show few PUCs first."""
         plan, max_work = self._plan.search, self._max_search_work(survey)
-        if self._by_hand[1]:
+        if self._device.monitors_by_hand:
             # A moved meter gives one reading per setting, so a step of the search needs more settings.
             plan = replace(plan, portion=max(plan.portion, plan.portion * len(survey.monitors) // 2))
-        guess, result = self._search(
-            survey, random, nominal, replace(plan, starts=min(_FIRST_STARTS, plan.starts)), max_work=max_work
-        )
+        guess, result = self._search(survey, random, nominal, _with_few_starts(plan), max_work=max_work)
         if result.unexplained < plan.plausible or result.agreed:
             return guess, result
         # With one source, no wrong level of another source misleads the search; a few monitors depend on fewer phases.
@@ -384,7 +344,10 @@ class Bootstrap:
 
         The first monitors are those that depend on fewest phases.
         """
-        counts = {source: self._n_read(random, source) for source in survey.sources}
+        # Number of readings of every monitor in the light of each source.
+        counts = {
+            source: np.isfinite(random.reading_ma[random.source == source]).sum(axis=0) for source in survey.sources
+        }
         source = max(counts, key=lambda port: int((counts[port] > 0).sum()))
         columns = np.flatnonzero(counts[source])
         passed = (self._light.entering[:, source, None] > 0.0) & (self._light.entering[:, list(survey.monitors)] > 0.0)
@@ -418,42 +381,25 @@ class Bootstrap:
         _, result = self._search(survey, random, nominal, plan, before=extended)
         return replace(result, work=work + result.work)
 
-    @staticmethod
-    def _n_read(random: Observations, source: int) -> NDArray[np.int64]:
-        """Return the number of readings of every monitor in the light of a source, shape ``(M,)``."""
-        counts: NDArray[np.int64] = np.isfinite(random.reading_ma[random.source == source]).sum(axis=0)
-        return counts
-
     def measure_more(self, start: Start) -> Start:
         """Measure as many random settings again and add them to those of a start."""
         first = len(self._logbook)
-        with self._logbook.stage("random settings"):
-            self._measure_random(start.survey, start.heaters, len(start.random))
+        self._measure_random(start.survey, len(start.random))
         added = _without_reference(self._logbook.observations(first))
         return replace(start, random=start.random + select_monitors(added, start.survey.monitors, start.survey.dark_ma))
 
     def search_again(self, start: Start) -> Start:
         """Search again from other random loop phases, with the same readings."""
-        with self._logbook.stage("search"):
-            nominal = self.nominal(start.survey.sources, start.survey.monitors)
-            # The first valley explained enough but was wrong, so a stricter limit applies now.
-            max_unexplained = 0.5 * start.search.unexplained
-            # A source far from the others was moved a sixth of a turn nearer if the readings did not decide.
-            prior = _WIDENED_PRIOR * self._plan.search.source_prior
-            plan = replace(
-                self._plan.search, unexplained=max_unexplained, plausible=max_unexplained, source_prior=prior
-            )
-            guess, result = self._search(start.survey, start.random, nominal, plan, seed_result=start.search)
+        nominal = self.nominal(start.survey.sources, start.survey.monitors)
+        # The first valley explained enough but was wrong, so a stricter limit applies now.
+        max_unexplained = 0.5 * start.search.unexplained
+        # A source far from the others was moved a sixth of a turn nearer if the readings did not decide.
+        prior = _WIDENED_PRIOR * self._plan.search.source_prior
+        plan = replace(self._plan.search, unexplained=max_unexplained, plausible=max_unexplained, source_prior=prior)
+        guess, result = self._search(start.survey, start.random, nominal, plan, seed_result=start.search)
         trusted = result.unexplained < self._plan.search.plausible
-        parameters = self._start(nominal, result)
-        return replace(
-            start,
-            parameters=parameters,
-            guess=guess,
-            search=result,
-            trusted=trusted,
-            warnings=_search_warnings(result, trusted),
-        )
+        parameters, warnings = self._start(nominal, result), _search_warnings(result, trusted)
+        return replace(start, parameters=parameters, guess=guess, search=result, trusted=trusted, warnings=warnings)
 
     def _sweep(self, survey: Survey) -> tuple[HeaterFit, ...]:
         sweeps = HeaterSweeps(
@@ -465,17 +411,16 @@ class Bootstrap:
 
     def _search_plan(self, portion: int) -> SearchPlan:
         plan = self._plan.search
-        return plan if portion == self._plan.portions - 1 else replace(plan, starts=min(_FIRST_STARTS, plan.starts))
+        return plan if portion == self._plan.portions - 1 else _with_few_starts(plan)
 
     def _max_search_work(self, survey: Survey) -> float:
         space = ParameterSpace(self._mesh, survey.sources, survey.monitors, self._seconds)
         return MAX_SEARCH_WORK * usual_work(self.usual_settings(survey) * len(survey.monitors), space.plain)
 
-    def _measure_random(self, survey: Survey, heaters: tuple[HeaterFit, ...], count: int) -> None:
-        max_ma = np.array([_reach_ma(fit.law) for fit in heaters])
+    def _measure_random(self, survey: Survey, count: int) -> None:
         changed = usually_changed(self._mesh, self._plan.changed)
         walk = IncrementalSettings(
-            max_ma, survey.sources, survey.monitors, changed=changed, off_share=self._plan.off_share
+            self.reach_ma(), survey.sources, survey.monitors, changed=changed, off_share=self._plan.off_share
         )
         currents = walk.random(count, self._rng).currents_ma
         # Each source for a whole segment, because changing the source takes longer than changing heaters.
@@ -499,10 +444,11 @@ class Bootstrap:
             self._mesh, len(survey.monitors), one_laser_first=one_laser_first
         )
 
-    def reach_ma(self) -> dict[int, float]:
-        """Return the largest current of each heater in random settings."""
-        heaters = range(len(self._driven))
-        return {heater: _reach_ma(self.heaters.get(heater, NOT_SWEPT).law) for heater in heaters}
+    def reach_ma(self) -> Real:
+        """Return the largest current of each heater in random settings, shape ``(heaters,)``."""
+        laws = [self.heaters.get(heater, NOT_SWEPT).law for heater in range(len(self._driven))]
+        # Slightly more than one turn.
+        return np.array([0.0 if law is None else law.current_ma(min(_REACH_RAD, law.max_phase_rad)) for law in laws])
 
     def nominal(self, sources: tuple[int, ...], monitors: tuple[int, ...]) -> MeshParameters:
         """Return mesh parameters with measured heater laws where available, and otherwise nominal values."""
@@ -526,7 +472,7 @@ class Bootstrap:
             joint_phase_rad=np.zeros(len(self._mesh.joints)),
             source_db=np.zeros(len(sources)),
             second_db=np.zeros(sum(port in self._seconds for port in sources)),
-            monitor_ma_per_mw=np.full(len(monitors), self._nominal),
+            monitor_ma_per_mw=np.full(len(monitors), self._device.monitor_ma_per_mw),
             crosstalk_rad_per_mw=kernel,
             extra_physics={BOTH_ARMS: np.array([share])} if share else {},
         )
@@ -547,7 +493,6 @@ class Bootstrap:
         levels = mean_levels(random, sources, self._light)
         guess = guess_passive_phases(random, heated.arm_rad, sources, self._light, levels)
         guess.passive_rad[list(turned)] += np.pi
-        max_steps = plan.steps * plan.starts
 
         def phase_search_for(used_sources: tuple[int, ...], plan: SearchPlan) -> PhaseSearch:
             """Return a phase search that uses only the readings with light from the given sources."""
@@ -564,7 +509,7 @@ class Bootstrap:
             )
 
         def on_step(step: int, _: float) -> None:
-            self._progress("search", step, max_steps)
+            self._progress("search", step, plan.steps * plan.starts)
 
         search, first_work = phase_search_for(sources, plan), 0.0
         if plan.one_laser_first and before is None:
@@ -581,7 +526,7 @@ class Bootstrap:
 
         The work does not count against the limit of the run, so that the fits still have theirs.
         """
-        plan = replace(self._plan.search, starts=min(_FIRST_STARTS, self._plan.search.starts))
+        plan = _with_few_starts(self._plan.search)
         best, work, max_work = self._crosstalk, result.work, self._max_search_work(survey)
         for trial in _CROSSTALK_TRIALS:
             self._crosstalk = trial
@@ -609,7 +554,7 @@ class Bootstrap:
         """
         heated = Heating(self._mesh, self._expected.ohm).phases(nominal, random.currents_ma)
         candidates = exchange_candidates(random, heated.arm_rad, survey.sources, self._light, self._mesh.interferes)
-        plan = replace(self._plan.search, starts=min(_FIRST_STARTS, self._plan.search.starts))
+        plan = _with_few_starts(self._plan.search)
         max_work, state = self._max_search_work(survey), self._rng.bit_generator.state
         for first, second in candidates:
             # All candidates, and the searches after them, begin with the same random numbers.
@@ -645,8 +590,8 @@ class Bootstrap:
             nominal,
             passive_phase_rad=np.mod(result.passive_rad, 2.0 * np.pi),
             joint_phase_rad=np.mod(result.joint_rad + middle, 2.0 * np.pi),
-            source_db=10.0 * np.log10(result.levels.source / self._nominal),
-            monitor_ma_per_mw=self._nominal * result.levels.monitor,
+            source_db=10.0 * np.log10(result.levels.source / self._device.monitor_ma_per_mw),
+            monitor_ma_per_mw=self._device.monitor_ma_per_mw * result.levels.monitor,
             second_db=10.0 * np.log10(second[second > 0.0]),
             source_detuning_hz=(source_phase_rad - middle) / (2.0 * np.pi * BASIC_UNIT_DELAY_S),
         )
@@ -657,6 +602,10 @@ def interfering_puc(mesh: MeshTopology, port: int) -> int:
     bar: dict[int, State] = dict.fromkeys(range(mesh.n_pucs), "bar")
     pucs = mesh.trace(port, bar).pucs
     return next((puc for puc in pucs if mesh.interferes[puc]), pucs[0])
+
+
+def _with_few_starts(plan: SearchPlan) -> SearchPlan:
+    return replace(plan, starts=min(_FIRST_STARTS, plan.starts))
 
 
 def _without_reference(observations: Observations) -> Observations:
@@ -697,11 +646,6 @@ def _without_failed_monitors(
     # The level of a monitor cannot be determined from too few settings.
     working = tuple(port for port in survey.monitors if port not in early_failures)
     return select_monitors(without_dead_monitors(selected, deaths), working, {}), deaths
-
-
-def _reach_ma(law: HeaterLaw | None) -> float:
-    """Return the current in mA for slightly more than one turn, at most the maximum; 0 for a dead heater."""
-    return 0.0 if law is None else law.current_ma(min(_REACH_RAD, law.max_phase_rad))
 
 
 def _search_warnings(result: SearchResult, trusted: bool) -> tuple[str, ...]:

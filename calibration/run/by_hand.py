@@ -26,9 +26,9 @@ from calibration.measure.port_survey import (
     reference_change,
     scatter,
 )
-from calibration.measure.visit_planning import Responses, Visit, VisitPlan, is_same_pattern, plan_visits
+from calibration.measure.visit_planning import Responses, Visit, is_same_pattern, plan_visits
+from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.ideal_mesh import MeanLight
-from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel
 from calibration.run.verification import SETTINGS
 from lumion_hw.errors import CalibrationError
@@ -85,9 +85,8 @@ class HandMeasurements:
     Args:
         logbook: Access to the mesh.
         light: Mean light of the mesh.
+        device: The device under test.
         driven: Shape ``(2E,)``; heaters that may be used.
-        sources_by_hand: Ports of the laser that is moved by hand.
-        monitors_by_hand: Ports of the meter that is moved by hand.
         sweeps: Settings of the heater sweeps.
         rng: Random generator.
         progress: Called with the stage and the numbers of finished and of all steps.
@@ -98,26 +97,24 @@ class HandMeasurements:
         self,
         logbook: Logbook,
         light: MeanLight,
-        expected: NominalHeaters,
+        device: DeviceUnderTest,
         driven: NDArray[np.bool_],
-        sources_by_hand: Sequence[int],
-        monitors_by_hand: Sequence[int],
         sweeps: HeaterSweepPlan,
         rng: np.random.Generator,
         progress: Callable[[str, int, int], None],
         on_heater: Callable[[int, HeaterFit], None],
     ) -> None:
-        self._logbook, self._light, self._expected, self._driven = logbook, light, expected, driven
-        self._by_hand: dict[Fibre, Sequence[int]] = {"laser": sources_by_hand, "meter": monitors_by_hand}
+        self._logbook, self._light, self._expected, self._driven = logbook, light, device.heaters, driven
+        self._by_hand: dict[Fibre, Sequence[int]] = {"laser": device.sources_by_hand, "meter": device.monitors_by_hand}
         self._plan, self._rng, self._progress, self._on_heater = sweeps, rng, progress, on_heater
         probe = logbook.probe
         # Before its sweep, a heater counts as the most efficient one, so that no current exceeds the planned phase.
-        nominal_ma = math.sqrt(_REACH_RAD / expected.rho2_range[1])
+        nominal_ma = math.sqrt(_REACH_RAD / self._expected.rho2_range[1])
         self._nominal_ma = np.where(driven, min(nominal_ma, probe.heater_max_ma), 0.0)
         self.responses = Responses(
-            probe.mesh, tuple(sorted(probe.sources)), probe.monitors, expected, driven, self._nominal_ma, rng
+            probe.mesh, tuple(sorted(probe.sources)), probe.monitors, self._expected, driven, self._nominal_ma, rng
         )
-        self.visit_plan: VisitPlan = plan_visits(self.responses, sources_by_hand, monitors_by_hand)
+        self.visits = plan_visits(self.responses, device.sources_by_hand, device.monitors_by_hand)
         self._swept: dict[int, list[HeaterSweep]] = {heater: [] for heater in np.flatnonzero(driven).tolist()}
         self._patterns: dict[tuple[int, int | None], Real] = {}
 
@@ -131,8 +128,8 @@ class HandMeasurements:
         Raises:
             CalibrationError: No light arrives, a fibre stays in a wrong port, or no operator can be asked.
         """
-        visits, logbook = self.visit_plan.visits, self._logbook
-        shares = self.responses.shares(self.visit_plan, self._by_hand["meter"])
+        visits, logbook = self.visits, self._logbook
+        shares = self.responses.shares(visits, self._by_hand["meter"])
         counts = np.maximum((settings * shares).astype(np.int64), MIN_RANDOM)
         measured: HandMeasurement | None = None
         for number, visit in enumerate(visits):
@@ -153,9 +150,6 @@ class HandMeasurements:
         if measured is None:
             raise CalibrationError("no port gets light", hint="See 'wiring.inputs' in the bench file.")
         return measured
-
-    def _visible_heaters(self, visit: Visit) -> NDArray[np.bool_]:
-        return self.responses.visible(visit.source, self._monitors_at(visit))
 
     def _monitors_at(self, visit: Visit) -> list[int]:
         columns = self.responses.columns(visit, self._by_hand["meter"])
@@ -258,7 +252,7 @@ class HandMeasurements:
             self._logbook.plug(fibre, port, dark)
 
     def _sweep(self, visit: Visit, noise: NoiseModel, heaters: dict[int, HeaterFit]) -> None:
-        limit, is_visible = self._plan.turn_sigma_rad, self._visible_heaters(visit)
+        limit, is_visible = self._plan.turn_sigma_rad, self.responses.visible(visit.source, self._monitors_at(visit))
         pending = [
             heater
             for heater in self._swept

@@ -32,7 +32,7 @@ UNSEEN = "no light passes it on the way to a monitor"
 # Relative information below which no reading depends on a parameter; rounding errors are smaller.
 _UNOBSERVABLE = 1e-12
 _MAX_USABLE_SIGMA_RAD = 0.2
-_MAX_NAMED = 5
+_MAX_NAMED, _MIN_MISFIT = 5, 2.0
 
 
 def collect_defects(
@@ -89,18 +89,16 @@ def collect_warnings(
     return (*start.warnings, f"the global fit does not explain all readings{named}", *doubts)
 
 
-def find_worst_misfits(
-    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, min_misfit: float = 2.0
-) -> tuple[str, ...]:
+def find_worst_misfits(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> tuple[str, ...]:
     """Return the PUCs, heaters, sources and monitors with the largest misfit, as text, the worst first.
 
-    Only those with a mean squared residual of at least ``min_misfit`` times the overall mean.
+    Only those with a mean squared residual of more than twice the median.
     """
     space = model.space
     misfit = mean_squared_residual(model, parameters, likelihood)
     named = space.mask(("passive_phase_rad", "rho2", "source_db", "monitor_db"))
     usual = float(np.median(misfit[named]))
-    worst = [index for index in np.argsort(-misfit) if named[index] and misfit[index] > min_misfit * max(usual, 1.0)]
+    worst = [index for index in np.argsort(-misfit) if named[index] and misfit[index] > _MIN_MISFIT * max(usual, 1.0)]
     return tuple(f"{space.describe(int(index))}: χ² per reading {misfit[index]:.3g}" for index in worst)
 
 

@@ -40,7 +40,6 @@ from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.interfaces.wiring import InputPath
 from lumion_hw.mesh.layout.cells import NO_CHANNEL
-from lumion_hw.mesh.layout.topology import MeshTopology
 
 Real = NDArray[np.float64]
 
@@ -163,7 +162,7 @@ def dry_run(
         ConfigError: No source or monitor is left, or the controller does not accept currents.
         LimitError: A stage needs more heat than the bench file allows.
     """
-    nominal = _Nominal.of(model, without_sources, without_monitors)
+    nominal = _Nominal(model, without_sources, without_monitors)
     rng = np.random.default_rng(np.random.SeedSequence([seed, 0xD1]))
     return _RunPlanner(nominal, goal or Goal(), rng, progress).run()
 
@@ -174,92 +173,63 @@ def expected_heat_mw(model: BenchModel) -> float:
     Raises:
         ConfigError: There is no source or monitor, or the controller does not accept currents.
     """
-    planner = _RunPlanner(_Nominal.of(model, (), ()), Goal(), np.random.default_rng(0), lambda stage, done, total: None)
+    planner = _RunPlanner(_Nominal(model, (), ()), Goal(), np.random.default_rng(0), lambda stage, done, total: None)
     return max(stage.peak_mw for stage in planner.fixed_stages())
 
 
-@dataclass(frozen=True, eq=False)
 class _Nominal:
-    """Typical properties of a bench, for the prediction of a calibration; powers in dBm by port."""
+    """Typical properties of a bench, for the prediction of a calibration; powers in dBm by port.
 
-    mesh: MeshTopology
-    device: HeaterDriverModel
-    sources: tuple[int, ...]
-    monitors: tuple[int, ...]
-    source_dbm: Real
-    responsivity: float
-    step_ma: float
-    heaters: NominalHeaters
-    own_lasers: bool
-    seconds: dict[int, int]
-    second_db: Real
-    settle_s: float | None
-    puc_loss_db: float
-    driven: NDArray[np.bool_]
-    sources_by_hand: tuple[int, ...]
-    monitors_by_hand: tuple[int, ...]
-    has_meters: bool
+    Args:
+        model: The bench.
+        without_sources: Ports of sources to ignore.
+        without_monitors: Ports of monitors to ignore.
 
-    @classmethod
-    def of(cls, model: BenchModel, without_sources: Collection[int], without_monitors: Collection[int]) -> _Nominal:
-        """Return the nominal properties of a bench file.
+    Raises:
+        ConfigError: The bench has no heater controller, or no source or monitor is left.
+    """
 
-        Raises:
-            ConfigError: The bench has no heater controller, or no source or monitor is left.
-        """
+    def __init__(self, model: BenchModel, without_sources: Collection[int], without_monitors: Collection[int]) -> None:
         device = model.devices[model.mesh_section.controller]
         if not isinstance(device, HeaterDriverModel):
             raise ConfigError("this bench has no controller for heater currents, so it cannot be calibrated")
         typical, wiring = model.mesh_section.typical, model.to_wiring()
-        seconds = dual_input_ports(wiring.inputs)
-        first_of = {second: first for first, second in seconds.items()}
+        self.mesh, self.device, self.settle_s = model.topology(), device, model.mesh_section.settle_s
+        self.seconds = dual_input_ports(wiring.inputs)
+        first_of = {second: first for first, second in self.seconds.items()}
         inputs = [path for path in wiring.inputs if first_of.get(path.port, path.port) not in without_sources]
         monitor_ports = model.monitors() or tuple(output.port for output in wiring.outputs if output.meter)
-        monitors = tuple(port for port in monitor_ports if port not in without_monitors)
-        if not inputs or not monitors:
+        self.monitors = tuple(port for port in monitor_ports if port not in without_monitors)
+        if not inputs or not self.monitors:
             raise ConfigError(
-                f"{len(inputs)} sources and {len(monitors)} monitors are left, but a calibration needs at least one "
-                "of each"
+                f"{len(inputs)} sources and {len(self.monitors)} monitors are left, but a calibration needs at least "
+                "one of each"
             )
         inputs.sort(key=lambda path: path.port)
-        launch_dbm = [_assumed_launch_dbm(model, path) for path in inputs]
-        levels = [
-            dbm + path.gain_db - path.loss_db - typical.access_loss_db
-            for dbm, path in zip(launch_dbm, inputs, strict=True)
-        ]
-        level_db = dict(zip((path.port for path in inputs), levels, strict=True))
-        ports = tuple(port for port in level_db if port not in first_of)
-        second_db = [level_db[seconds[port]] - level_db[port] for port in ports if port in seconds]
-        own = len({path.source for path in inputs if path.laser is None}) > 1
-        converts = device.photodiodes_a_per_w is not None
-        responsive = device.photodiodes_a_per_w or 1.0
-        heaters = NominalHeaters(device.heater_ohm, typical.p_pi_min_mw, typical.p_pi_max_mw)
-        mesh = model.topology()
-        source_dbm = np.array([level_db[port] for port in ports])
-        return cls(
-            mesh,
-            device,
-            ports,
-            monitors,
-            source_dbm,
-            responsive,
-            _STEP_MA * converts,
-            heaters,
-            own,
-            seconds,
-            np.array(second_db),
-            model.mesh_section.settle_s,
-            typical.puc_loss_db,
-            has_visible_phase(mesh, (*ports, *seconds.values()), monitors)
-            & (np.array(model.mesh_section.channels()) != NO_CHANNEL),
-            tuple(path.port for path in inputs if path.by_hand),
-            tuple(
-                output.port
-                for output in wiring.outputs
-                if output.by_hand and output.port in monitors and not model.monitors()
-            ),
-            any(output.meter for output in wiring.outputs),
+        level_db = {
+            path.port: _assumed_launch_dbm(model, path) + path.gain_db - path.loss_db - typical.access_loss_db
+            for path in inputs
+        }
+        self.sources = tuple(port for port in level_db if port not in first_of)
+        self.source_dbm = np.array([level_db[port] for port in self.sources])
+        self.second_db = np.array(
+            [level_db[self.seconds[port]] - level_db[port] for port in self.sources if port in self.seconds]
         )
+        self.own_lasers = len({path.source for path in inputs if path.laser is None}) > 1
+        self.responsivity = device.photodiodes_a_per_w or 1.0
+        self.step_ma = _STEP_MA * (device.photodiodes_a_per_w is not None)
+        self.heaters = NominalHeaters(device.heater_ohm, typical.p_pi_min_mw, typical.p_pi_max_mw)
+        self.puc_loss_db = typical.puc_loss_db
+        self.driven = has_visible_phase(self.mesh, (*self.sources, *self.seconds.values()), self.monitors) & (
+            np.array(model.mesh_section.channels()) != NO_CHANNEL
+        )
+        self.sources_by_hand = tuple(path.port for path in inputs if path.by_hand)
+        self.monitors_by_hand = tuple(
+            output.port
+            for output in wiring.outputs
+            if output.by_hand and output.port in self.monitors and not model.monitors()
+        )
+        self.has_meters = any(output.meter for output in wiring.outputs)
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
         """Return random chip parameters that fit the nominal values."""
@@ -351,12 +321,12 @@ class _RunPlanner:
         responses = Responses(
             self._mesh, nominal.sources, nominal.monitors, nominal.heaters, nominal.driven, self._max_ma, self._rng
         )
-        visit_plan = plan_visits(responses, nominal.sources_by_hand, nominal.monitors_by_hand)
+        visits = plan_visits(responses, nominal.sources_by_hand, nominal.monitors_by_hand)
         n_read = 1 if nominal.monitors_by_hand else len(nominal.monitors)
         settings = settings_by_hand(self._mesh, nominal.driven, n_read)
-        counts = settings * responses.shares(visit_plan, nominal.monitors_by_hand)
+        counts = settings * responses.shares(visits, nominal.monitors_by_hand)
         walk, parts = self._walk(BootstrapPlan().off_share, usually_changed(self._mesh)), list[Observations]()
-        for visit, count in zip(visit_plan.visits, counts.tolist(), strict=True):
+        for visit, count in zip(visits, counts.tolist(), strict=True):
             currents = walk.random(max(int(count), MIN_RANDOM), self._rng).currents_ma
             currents = np.concatenate([responses.currents_ma, currents])
             part = walk.with_light(currents, np.full(len(currents), visit.source))
@@ -367,13 +337,15 @@ class _RunPlanner:
         survey, sweeps, _, verification, _ = self.fixed_stages()
         stages = (survey, sweeps, self._stage("random settings", random), verification)
         _check_heat(stages, nominal.device.total_power_mw)
-        return replace(self._result(stages, self._fit(random, "fit"), ""), pluggings=visit_plan.pluggings)
+        pluggings = sum(len(visit.moves) for visit in visits)
+        return replace(self._result(stages, self._fit(random, "fit"), ""), pluggings=pluggings)
 
     def _result(self, stages: tuple[StagePlan, ...], fit: FitResult, reason: str) -> DryRun:
         device = self._nominal.device
         knowledge = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
         bound = Bound(self._model.space, fit.free, fit.information, fit.prior_information)
         space, sigma = self._model.space, knowledge.sigma
+        sources = (*self._nominal.sources, *self._nominal.seconds.values())
         return DryRun(
             stages=stages,
             sources=self._nominal.sources,
@@ -384,12 +356,11 @@ class _RunPlanner:
             sigma_rad={name: _rms(sigma[space.group(name)]) for name in DESIGN_GROUPS if name in space.groups},
             bound=bound,
             shortfall=shortfall(space, knowledge, fit, self._goal.sigma_rad, reason),
-            left_out=tuple(self._left_out(int(puc)) for puc in np.flatnonzero(~space.illuminated.pucs)),
+            left_out=tuple(
+                describe_unseen_puc(self._mesh, puc, sources, self._nominal.monitors)
+                for puc in np.flatnonzero(~space.illuminated.pucs).tolist()
+            ),
         )
-
-    def _left_out(self, puc: int) -> str:
-        sources = (*self._nominal.sources, *self._nominal.seconds.values())
-        return describe_unseen_puc(self._mesh, puc, sources, self._nominal.monitors)
 
     def _walk(self, off_share: float, changed: int = CHANGED) -> IncrementalSettings:
         nominal = self._nominal
@@ -424,13 +395,10 @@ class _RunPlanner:
         likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
         designer = designer_after(self._model, fit, likelihood, self._times, knowledge.wanted)
         max_settings = max(remaining_settings, 0)
-
-        def report(chosen: int) -> None:
-            self._progress("chosen settings", chosen, max_settings)
-
         design = designer.choose(
-            walk, remaining_s, self._goal.sigma_rad, self._rng, max_settings=max_settings, progress=report
-        )
+            walk, remaining_s, self._goal.sigma_rad, self._rng, max_settings=max_settings,
+            progress=lambda chosen: self._progress("chosen settings", chosen, max_settings),
+        )  # fmt: skip
         if design.reached:
             return design.plan, ""
         settings = len(design.plan) >= remaining_settings

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,10 +19,10 @@ from typing import Any
 
 from calibration.measure.logbook import LogbookEntry
 from lumion_hw.errors import CalibrationError, ConfigError
-from lumion_hw.files.json_text import json_text
 from lumion_hw.files.locking import lock_file
 from lumion_hw.files.reading import MEGABYTE, check_regular, parse_json, read_file
 from lumion_hw.files.writing import check_target, write_file, writing
+from lumion_hw.storage.line_journal import line_of
 
 FORMAT = "lumion-calibration-journal"
 VERSION = 1
@@ -221,7 +222,7 @@ class RunJournal:
     def _write(self, document: Mapping[str, Any]) -> None:
         if self._handle is None:
             raise CalibrationError(f"{self.path}: this journal is closed")
-        line = _line({"n": self._lines, **document})
+        line = line_of({"n": self._lines, **document})
         with writing("the journal", self.path):
             # A full disk or a killed run may have left part of a line, which would make the next lines unreadable.
             if self._has_torn_line:  # remains of a failed write or a killed run
@@ -235,12 +236,8 @@ class RunJournal:
             # Every line goes to the operating system, but to the disk only once a second, because fsync per line would
             # slow the bench down.
             if time.monotonic() - self._synced_s >= _SYNC_EVERY_S:
-                self._sync()
-
-    def _sync(self) -> None:
-        if self._handle is not None:
-            os.fsync(self._handle)
-            self._synced_s = time.monotonic()
+                os.fsync(self._handle)
+                self._synced_s = time.monotonic()
 
     def sha256(self) -> str:
         """Return the SHA-256 of the journal so far."""
@@ -275,42 +272,31 @@ def read_journal(path: Path) -> JournalContents:
         CalibrationError: The journal is damaged before its last line; the message gives the position.
         ConfigError: The journal cannot be read.
     """
-    lines = read_file(path, "the journal", max_bytes=_MAX_BYTES, hint="Start a new run without --resume.").split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()
-        incomplete = False
-    else:
-        incomplete = True
+    hint = "Start a new run without --resume."
+    *lines, incomplete = read_file(path, "the journal", max_bytes=_MAX_BYTES, hint=hint).split(b"\n")
     documents: list[dict[str, Any]] = []
     size = 0
     for number, line in enumerate(lines):
-        last = number == len(lines) - 1
-        document = None if incomplete and last else _document(line, number, path)
+        document = _document(line, number, path)
         if document is None:
-            if last:
+            if number == len(lines) - 1 and not incomplete:
                 break
-            raise _damaged(path, number, size)
+            raise CalibrationError(
+                f"{path}: line {number + 1} (byte {size}) is damaged, and further lines follow",
+                hint=f"Restore the file from a copy, delete everything from line {number + 1} on, or start a new run.",
+            )
         documents.append(document)
         size += len(line) + 1
     if not documents:
-        raise CalibrationError(f"{path}: this journal is empty", hint="Start a new run without --resume.")
-    return _contents(path, documents, size)
-
-
-def _contents(path: Path, documents: Sequence[dict[str, Any]], size: int) -> JournalContents:
+        raise CalibrationError(f"{path}: this journal is empty", hint=hint)
     try:
         header = JournalHeader.of(documents[0])
         entries = tuple(LogbookEntry.of(document) for document in documents[1:] if document.get("kind") in _ENTRY_KINDS)
     except CalibrationError as error:
-        raise CalibrationError(f"{path}: {error.message}", hint="Start a new run without --resume.") from error
+        raise CalibrationError(f"{path}: {error.message}", hint=hint) from error
     notes = tuple(document for document in documents[1:] if document.get("kind") not in _ENTRY_KINDS)
     finished = any(note.get("kind") == "finished" for note in notes)
     return JournalContents(header, entries, notes, finished, size, len(documents))
-
-
-def _line(document: Mapping[str, Any]) -> bytes:
-    text = json_text(document, compact=True).encode()
-    return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
 def _document(line: bytes, number: int, path: Path) -> dict[str, Any] | None:
@@ -324,13 +310,6 @@ def _document(line: bytes, number: int, path: Path) -> dict[str, Any] | None:
         return None
     document = parse_json(text, f"{path}: line {number + 1}", error=CalibrationError, hint="Start a new run.")
     return document if isinstance(document, dict) and document.get("n") == number else None
-
-
-def _damaged(path: Path, number: int, offset: int) -> CalibrationError:
-    return CalibrationError(
-        f"{path}: line {number + 1} (byte {offset}) is damaged, and further lines follow",
-        hint=f"Restore the file from a copy, delete everything from line {number + 1} on, or start a new run.",
-    )
 
 
 def _has_answers(handle: int, path: Path) -> bool:
@@ -349,7 +328,6 @@ def _back_up(handle: int, path: Path) -> None:
 
     def fill(path: Path) -> None:
         with open(handle, "rb", closefd=False) as source, path.open("wb") as copy:
-            while chunk := source.read(1 << 20):
-                copy.write(chunk)
+            shutil.copyfileobj(source, copy)
 
     write_file(old_path, "the journal of the previous run", fill)

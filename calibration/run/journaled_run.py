@@ -6,10 +6,9 @@ A resumed run first checks that device, plan and light are unchanged.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.logbook import DARK, LogbookEntry
 from calibration.measure.plug_requests import OnPlug, PlugRequest
 from calibration.measure.port_survey import ReferenceChange, noise_of, reference_change, reference_readings
-from calibration.measure.probe import Probe, check_wavelengths, tune_to_reference
+from calibration.measure.probe import Probe, check_wavelengths, tune_sources
 from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.observations import NoiseModel
 from calibration.record.conditions import ConditionsWatch
@@ -39,6 +38,7 @@ from lumion_hw.files.writing import Overwrite, check_target
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.record.canonical import content_hash
 from lumion_hw.polarization import Aligner
+from lumion_hw.quantities import frequency_hz_from_wavelength_m
 from lumion_hw.storage import load_record, save_record
 
 _PLUG = "plugging requested"
@@ -97,9 +97,9 @@ def header_of(
 
 
 def _plain(plan: Any) -> Any:
-    if not dataclasses.is_dataclass(plan) or isinstance(plan, type):
+    if not is_dataclass(plan) or isinstance(plan, type):
         return plan
-    plain = dataclasses.asdict(plan)
+    plain = asdict(plan)
     if isinstance(plan, DeviceUnderTest):  # older journals must still match
         del plain["heater_tau_s"]  # its effect is in settle_s
         del plain["emulated_chip"]  # a field of the header
@@ -135,7 +135,7 @@ def _format_value(value: object) -> str:
     return text[:12] if len(text) == 64 else text
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LightConditions:
     """Change of the light since the run was interrupted.
 
@@ -145,7 +145,7 @@ class LightConditions:
     """
 
     changes: tuple[ReferenceChange, ...] = ()
-    power_db: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    power_db: Mapping[int, float] = field(default_factory=dict)
 
 
 def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightConditions:
@@ -310,15 +310,14 @@ class _JournaledRun:
         open_journal = RunJournal.resume if self.resume else RunJournal.begin
         with contextlib.closing(open_journal(journal_path(self.path))) as book:
             try:
-                run = self._prepare(probe, book)
                 # From here on an error leaves an incomplete record.
-                begun = run
-                record = self._measure(probe, run, book)
+                begun = self._prepare(probe, book)
+                record = self._measure(probe, begun, book)
                 save_record(record, self.path, self.overwrite)
                 book.note("finished", record=record.content_sha256)
             except BaseException as error:
                 probe.switch_everything_off()
-                _save_incomplete_record(self.bench, begun, book, self.path, self.overwrite, error)
+                self._save_incomplete_record(begun, book, error)
                 raise
         if self.resume:
             self.path.with_suffix(".incomplete.json").unlink(missing_ok=True)
@@ -332,15 +331,13 @@ class _JournaledRun:
             mesh.set_heater_time_constant(book.header.heater_tau_s, "the journal of the run")
         # The light comes first: the header lists the working sources.
         dead, reported_frequencies_hz = _aligned(probe, book.header if self.resume else None, self.progress)
-        run = _run(
-            self.bench, probe, self.seed, self.progress, self.residual, book.entries, self.wavelengths_nm, self.goal
-        )
+        run = self._run(probe, book.entries)
         run.faults += [f"source at port {port}: {reason}" for port, reason in dead.items()]
         run.left_out = frozenset(range(probe.mesh.n_pucs)) - set(self.part.pucs) if self.part else frozenset()
         header = header_of(run, dead, reported_frequencies_hz, self.command, mesh.heater_tau_s)
-        _connect_journal(self.bench, run, book, header, self.resume)
+        self._connect_journal(run, book, header)
         before = [str(note["lost"]) for note in book.notes if note.get("kind") == _LOCK_LOSS]
-        probe.keep_temperature_lock_losses(before, lambda loss: book.note(_LOCK_LOSS, lost=loss))
+        probe.temperature.keep_losses(before, lambda loss: book.note(_LOCK_LOSS, lost=loss))
         probe.keep_plug_requests(
             lambda request: book.note(
                 _PLUG, fibre=request.fibre, device=request.device, port=request.port, after=len(run.logbook.entries)
@@ -351,31 +348,91 @@ class _JournaledRun:
 
     def _measure(self, probe: BenchProbe, run: Calibration, book: RunJournal) -> CalibrationRecord:
         """Return the judged record of a run, joined with the record of the other PUCs if there is one."""
-        record = _finished(
-            run.run(),
-            run,
-            book,
-            self.path,
-            self.command,
-            lambda record: (*self.find_faults(record), *probe.measurement_warnings()),
-        )
+        record = run.run()
+        raw = save_raw(self.path, run.logbook.observations(unreached=True))
+        resumed = [str(note["utc"]) for note in book.notes if note.get("kind") == "resumed"]
+        origin = {
+            "plan_sha256": book.header.plan_sha256,
+            "journal_sha256": book.sha256(),
+            "started_utc": book.header.started_utc,
+            "stopped_utc": utc_time(),
+            "interruptions": f"{len(resumed)}: resumed {', '.join(resumed)}" if resumed else "0",
+        }
+        if self.command:
+            origin["command_line"] = self.command
+        faults = (*record.faults, *self.find_faults(record), *probe.temperature.warnings())
+        record = replace(record, raw=raw, provenance=record.provenance | origin, faults=faults)
         if self.join is None:
             return record
         return join_records(self.join, record, self.part.pucs if self.part else range(probe.mesh.n_pucs))
 
+    def _run(self, probe: BenchProbe, before: Sequence[LogbookEntry]) -> Calibration:
+        squares: list[float] = []
+
+        def on_heater(heater: int, fit: HeaterFit) -> None:
+            squares.append(fit.residual_sigma**2)
+            self.residual("heater_sweeps_rms_sigma", math.sqrt(sum(squares) / len(squares)))
+            rho2 = fit.law.rho2_rad_per_ma2 if fit.law else None
+            arm = ("upper", "lower")[heater % 2]
+            self.bench.events.add("heater measured", puc=heater // 2, arm=arm, rho2_rad_per_ma2=rho2)
+
+        return Calibration(
+            probe,
+            probe.device_under_test(),
+            self.seed,
+            self.progress,
+            on_heater,
+            goal=self.goal,
+            before=before,
+            wavelengths_nm=self.wavelengths_nm,
+            conditions=ConditionsWatch(self.bench, probe),
+            residual=self.residual,
+        )
+
+    def _connect_journal(self, run: Calibration, book: RunJournal, header: JournalHeader) -> None:
+        """Write the header to a new journal, or check the header of an existing one.
+
+        Raises:
+            CalibrationError: Device, plan or light have changed since the interruption.
+        """
+        if self.resume:
+            check_same(book.header, header)
+            # After a fibre was moved, there is no earlier light to compare with.
+            light = LightConditions() if _pending_request(book) else check_light(run.logbook.probe, book.entries)
+            changed_db = {str(change.source): round(change.power_db, 4) for change in light.changes}
+            corrected_db = {str(port): round(power_db, 4) for port, power_db in light.power_db.items()}
+            book.note("resumed", changed_db=changed_db, corrected_db=corrected_db)
+            self.bench.events.add("calibration resumed", entries=len(book.entries), corrected_db=corrected_db)
+            run.logbook.light_db = light.power_db
+        else:
+            book.write_header(header)
+        run.logbook.keep = book.add
+
+    def _save_incomplete_record(self, run: Calibration | None, book: RunJournal, error: BaseException) -> None:
+        if run is None:
+            with contextlib.suppress(LumionError):
+                self.bench.events.add("calibration cut short", stage="alignment")
+            return
+        with contextlib.suppress(LumionError):
+            book.note("cut short", reason=f"{type(error).__name__}: {error}")
+        # A complete record is more valuable than an incomplete new one.
+        target = self.path.with_suffix(".incomplete.json") if _is_complete_record(self.path) else self.path
+        with contextlib.suppress(LumionError):
+            save_record(replace(run.record(), complete=False), target, self.overwrite if target == self.path else "own")
+            self.bench.events.add("calibration cut short", record=str(target))
+
 
 def _pending_request(book: RunJournal) -> PlugRequest | None:
-    plug_notes = [note for note in book.notes if note.get("kind") == _PLUG and note.get("after") == len(book.entries)]
-    return (
-        PlugRequest(plug_notes[-1]["fibre"], plug_notes[-1]["device"], plug_notes[-1]["port"]) if plug_notes else None
-    )
+    pending = [note for note in book.notes if note.get("kind") == _PLUG and note.get("after") == len(book.entries)]
+    return PlugRequest(pending[-1]["fibre"], pending[-1]["device"], pending[-1]["port"]) if pending else None
 
 
 def _aligned(
     probe: BenchProbe, earlier: JournalHeader | None, progress: Progress
 ) -> tuple[dict[int, str], dict[int, float]]:
     if earlier is None:
-        tune_to_reference(probe, probe.device_under_test())
+        device = probe.device_under_test()
+        tune_sources(probe, frequency_hz_from_wavelength_m(device.wavelength_nm * 1e-9), device.tunable_hz)
     else:
         reported_frequencies_hz = probe.reported_frequencies_hz()
         for port, frequency_hz in earlier.stated_hz.items():
@@ -386,75 +443,6 @@ def _aligned(
     return dead | probe.align_all(dead, lambda step, total: progress("alignment", step, total)), reported_frequencies_hz
 
 
-def _run(
-    bench: Bench,
-    probe: BenchProbe,
-    seed: int,
-    progress: Progress,
-    residual: Residual,
-    before: Sequence[LogbookEntry],
-    wavelengths_nm: Sequence[float],
-    goal: Goal,
-) -> Calibration:
-    squares: list[float] = []
-
-    def on_heater(heater: int, fit: HeaterFit) -> None:
-        squares.append(fit.residual_sigma**2)
-        residual("heater_sweeps_rms_sigma", math.sqrt(sum(squares) / len(squares)))
-        rho2 = fit.law.rho2_rad_per_ma2 if fit.law else None
-        bench.events.add("heater measured", puc=heater // 2, arm=("upper", "lower")[heater % 2], rho2_rad_per_ma2=rho2)
-
-    watch = ConditionsWatch(bench, probe)
-    return Calibration(
-        probe,
-        probe.device_under_test(),
-        seed,
-        progress,
-        on_heater,
-        goal=goal,
-        before=before,
-        wavelengths_nm=wavelengths_nm,
-        conditions=watch,
-        residual=residual,
-    )
-
-
-def _connect_journal(bench: Bench, run: Calibration, book: RunJournal, header: JournalHeader, resume: bool) -> None:
-    """Write the header to a new journal, or check the header of an existing one.
-
-    Raises:
-        CalibrationError: Device, plan or light have changed since the interruption.
-    """
-    if resume:
-        check_same(book.header, header)
-        # After a fibre was moved, there is no earlier light to compare with.
-        light = LightConditions() if _pending_request(book) else check_light(run.logbook.probe, book.entries)
-        changed_db = {str(change.source): round(change.power_db, 4) for change in light.changes}
-        corrected_db = {str(port): round(power_db, 4) for port, power_db in light.power_db.items()}
-        book.note("resumed", changed_db=changed_db, corrected_db=corrected_db)
-        bench.events.add("calibration resumed", entries=len(book.entries), corrected_db=corrected_db)
-        run.logbook.light_db = light.power_db
-    else:
-        book.write_header(header)
-    run.logbook.keep = book.add
-
-
-def _save_incomplete_record(
-    bench: Bench, run: Calibration | None, book: RunJournal, path: Path, overwrite: Overwrite, error: BaseException
-) -> None:
-    if run is None:
-        with contextlib.suppress(LumionError):
-            bench.events.add("calibration cut short", stage="alignment")
-        return
-    with contextlib.suppress(LumionError):
-        book.note("cut short", reason=f"{type(error).__name__}: {error}")
-    # A complete record is more valuable than an incomplete new one.
-    target = path.with_suffix(".incomplete.json") if _is_complete_record(path) else path
-    with contextlib.suppress(LumionError):
-        save_record(replace(run.record(), complete=False), target, overwrite if target == path else "own")
-        bench.events.add("calibration cut short", record=str(target))
-
-
 def _is_complete_record(path: Path) -> bool:
     if not path.exists():
         return False
@@ -462,26 +450,3 @@ def _is_complete_record(path: Path) -> bool:
         return load_record(path).complete
     except LumionError:
         return True
-
-
-def _finished(
-    record: CalibrationRecord,
-    run: Calibration,
-    book: RunJournal,
-    path: Path,
-    command: str,
-    find_faults: Callable[[CalibrationRecord], Sequence[str]],
-) -> CalibrationRecord:
-    raw = save_raw(path, run.logbook.observations(unreached=True))
-    resumed = [str(note["utc"]) for note in book.notes if note.get("kind") == "resumed"]
-    origin = {
-        "plan_sha256": book.header.plan_sha256,
-        "journal_sha256": book.sha256(),
-        "started_utc": book.header.started_utc,
-        "stopped_utc": utc_time(),
-        "interruptions": f"{len(resumed)}: resumed {', '.join(resumed)}" if resumed else "0",
-    }
-    if command:
-        origin["command_line"] = command
-    faults = (*record.faults, *find_faults(record))
-    return replace(record, raw=raw, provenance=record.provenance | origin, faults=faults)

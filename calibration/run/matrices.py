@@ -7,8 +7,9 @@ as prior, gives the phases too, and what the record does not know of the chip as
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,15 +20,14 @@ from calibration.fit.ageing import prior_of
 from calibration.fit.global_fit import FitResult, GlobalFit
 from calibration.measure.bench_probe import BenchProbe
 from calibration.measure.logbook import Logbook
-from calibration.measure.probe import Probe, tune_to_record
+from calibration.measure.probe import tune_to_record
 from calibration.model.likelihood import Likelihood, SettingDrift
-from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, select_monitors
 from calibration.model.priors import Prior
 from calibration.model.space import space_from_record
-from calibration.record.conversion import build_record, dark_currents_ma, origin_from_record
-from calibration.run.blas_threads import on_one_blas_thread
-from calibration.run.renewal import RecordPosterior
+from calibration.record.conversion import build_record, dark_by_port_ma, model_of_record, origin_from_record
+from calibration.run.blas_threads import one_blas_thread
+from calibration.run.renewal import Progress, RecordPosterior
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
@@ -49,7 +49,6 @@ from lumion_hw.mesh.waves.scattering import Solver
 
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
-Progress = Callable[[str, int, int], None]
 
 READINGS = 200
 """Most readings of one measurement: one input lit in one setting, all outputs read."""
@@ -137,6 +136,7 @@ def heater_limits(bench: Bench) -> HeaterLimits:
     return HeaterLimits(total_mw, bench.mesh.controller.info.current_step_ma)
 
 
+@one_blas_thread()
 def measure_matrix(
     bench: Bench,
     record: CalibrationRecord,
@@ -165,8 +165,9 @@ def measure_matrix(
         CalibrationError: The record belongs to another bench, or has no covariance or no loop phases.
         LumionError: A device failed; heaters and light are off.
     """
-    setting = setting or present_setting(bench, record)
-    return MatrixRun.on_bench(bench, record, setting, seed, on_step).measure(readings)
+    run = _MatrixRun(bench, record, setting or present_setting(bench, record), seed, on_step)
+    with run.lights_off_afterwards():
+        return run.measure(readings)
 
 
 def present_setting(bench: Bench, record: CalibrationRecord) -> MatrixSetting:
@@ -199,6 +200,7 @@ def present_setting(bench: Bench, record: CalibrationRecord) -> MatrixSetting:
     return predicted.setting(known.own_rad(currents_ma), heater_limits(bench))
 
 
+@one_blas_thread()
 def refine_matrix(
     bench: Bench,
     record: CalibrationRecord,
@@ -228,36 +230,36 @@ def refine_matrix(
         CalibrationError: The record belongs to another bench, or has no covariance or no loop phases.
         LumionError: A device failed; heaters and light are off.
     """
-    return MatrixRun.on_bench(bench, record, setting, seed, on_step).refine(rounds, readings)
+    run = _MatrixRun(bench, record, setting, seed, on_step)
+    history: list[MatrixMeasurement] = []
+    with run.lights_off_afterwards():
+        for _ in range(rounds + 1):
+            history.append(run.measure(readings))
+            corrected, reached = run.corrected_setting(), history[-1].phase_true
+            gain = corrected.fidelity - reached.value
+            if len(history) > rounds or gain < max(_MIN_GAIN * (1.0 - reached.value), reached.sigma):
+                break
+            run.setting = corrected
+    return history
 
 
-class MatrixRun:
+class _MatrixRun:
     """Measurement and refinement of one matrix on one bench.
 
-    Args:
-        probe: Access to the mesh; polarization has to be aligned before anything is measured.
-        record: Calibration record of the mesh.
-        setting: The programmed matrix.
-        limits: Limits of the controller.
-        seed: Seed of the settings around the programmed one.
-        on_step: Called with the stage, the readings done and their number.
+    Sources are tuned as in the record, and polarizations aligned. Arguments and errors are those of
+    :func:`measure_matrix`.
 
-    Raises:
-        ConfigError: An input has no source, or an output no monitor.
-        CalibrationError: The record has no covariance or no loop phases.
+    Attributes:
+        setting: The setting that is measured next.
     """
 
     def __init__(
-        self,
-        probe: Probe,
-        record: CalibrationRecord,
-        setting: MatrixSetting,
-        limits: HeaterLimits | None = None,
-        seed: int = 0,
-        on_step: Progress = lambda stage, done, total: None,
+        self, bench: Bench, record: CalibrationRecord, setting: MatrixSetting, seed: int, on_step: Progress
     ) -> None:
+        probe = BenchProbe(bench)
+        probe.check_input_ports_match_record(record)
         self._posterior = RecordPosterior.of(record)
-        self._record, self._limits, self._on_step = record, limits or HeaterLimits(), on_step
+        self._record, self._limits, self._on_step = record, heater_limits(bench), on_step
         self._space = space_from_record(record)
         self._unknown = 0
         for ports, available, word in (
@@ -271,89 +273,36 @@ class MatrixRun:
                 )
         self._logbook = Logbook(probe)
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0x3A7]))
-        self._model = MeshModel(
-            self._space.mesh, self._space.sources, self._space.monitors, record.heater_ohm,
-            seconds=self._space.seconds, channels=record.heater_channels, reference_hz=record.reference_hz,
-            physics=self._space.physics,
-        )  # fmt: skip
+        self._model = model_of_record(record)
         self._place = MatrixPlace(
             setting.inputs, setting.outputs, setting.pucs, (), ignores_port_phases=setting.ignores_port_phases
         )
         self._calibrated = CalibratedMesh.from_record(record)
         self._detunings_hz = source_detunings_hz(record)
-        self._wanted, self._setting = setting.wanted, setting
-
-    @classmethod
-    def on_bench(
-        cls,
-        bench: Bench,
-        record: CalibrationRecord,
-        setting: MatrixSetting,
-        seed: int = 0,
-        on_step: Progress = lambda stage, done, total: None,
-    ) -> MatrixRun:
-        """Tune the sources of an open bench to the record, align polarizations, and return a run on it.
-
-        Raises:
-            ConfigError: An input has no source, or an output no monitor.
-            CalibrationError: The record belongs to another bench, or has no covariance or no loop phases.
-        """
-        probe = BenchProbe(bench)
-        probe.check_input_ports_match_record(record)
-        run = cls(probe, record, setting, heater_limits(bench), seed, on_step)
+        self._dark_ma = dark_by_port_ma(record)
+        self._wanted, self.setting = setting.wanted, setting
         tune_to_record(probe, record)
         probe.align_all()
-        return run
 
-    @on_one_blas_thread
-    def measure(self, readings: int = READINGS) -> MatrixMeasurement:
-        """Measure the programmed setting with settings around it; heaters and light are off afterwards.
-
-        Args:
-            readings: Most readings.
-
-        Raises:
-            LumionError: A device failed; heaters and light are off.
-        """
+    @contextlib.contextmanager
+    def lights_off_afterwards(self) -> Iterator[None]:
+        """Switch heaters and light off at the end of a ``with`` block."""
         try:
-            return self._measure(readings)
+            yield
         finally:
             self._logbook.switch_everything_off()
 
-    @on_one_blas_thread
-    def refine(self, rounds: int = ROUNDS, readings: int = READINGS) -> list[MatrixMeasurement]:
-        """Measure and correct the setting until it gains no more; heaters and light are off afterwards.
+    def corrected_setting(self) -> MatrixSetting:
+        """Return the setting that comes nearest to the wanted matrix on the chip as measured."""
+        model = MatrixModel(self._calibrated, self._wanted, self._place, self._detunings_hz)
+        own = np.minimum(self._calibrated.own_rad(self.setting.currents_ma), self._calibrated.reach_rad)
+        return model.setting(model.refined(own), self._limits)
 
-        Args:
-            rounds: Most rounds.
-            readings: Most readings in each round.
-
-        Returns:
-            The measurement before each correction, and that of the last setting.
-
-        Raises:
-            LumionError: A device failed; heaters and light are off.
-        """
-        history: list[MatrixMeasurement] = []
-        try:
-            for _ in range(rounds + 1):
-                history.append(self._measure(readings))
-                model = MatrixModel(self._calibrated, self._wanted, self._place, self._detunings_hz)
-                own = np.minimum(self._calibrated.own_rad(self._setting.currents_ma), self._calibrated.reach_rad)
-                setting = model.setting(model.refined(own), self._limits)
-                reached = history[-1].phase_true
-                gain = setting.fidelity - reached.value
-                if len(history) > rounds or gain < max(_MIN_GAIN * (1.0 - reached.value), reached.sigma):
-                    break
-                self._setting = setting
-        finally:
-            self._logbook.switch_everything_off()
-        return history
-
-    def _measure(self, readings: int) -> MatrixMeasurement:
-        inputs = self._setting.inputs
+    def measure(self, readings: int) -> MatrixMeasurement:
+        """Measure the present setting with settings around it, with about so many readings."""
+        inputs = self.setting.inputs
         n_near = int(np.clip(readings // len(inputs) - 1, _MIN_NEAR_SETTINGS, _MAX_NEAR_SETTINGS))
-        plan = np.stack([self._setting.currents_ma, *(self._near_ma() for _ in range(n_near))])
+        plan = np.stack([self.setting.currents_ma, *(self._near_ma() for _ in range(n_near))])
         first = len(self._logbook)
         for number, port in enumerate(inputs):
             self._logbook.light_only_port(port)
@@ -370,9 +319,9 @@ class MatrixRun:
         )
         powers = self._powers(fit, covariance, first, len(plan))
         fidelities = [fidelity_up_to_port_phases(self._wanted, sample) for sample in samples]
-        matrix = self._solve(self._calibrated.cells(self._setting.currents_ma))
+        matrix = self._solve(self._calibrated.cells(self.setting.currents_ma))
         return MatrixMeasurement(
-            self._setting,
+            self.setting,
             powers.values,
             powers.draws.std(axis=0),
             self._turned(matrix),
@@ -390,8 +339,8 @@ class MatrixRun:
 
     def _near_ma(self) -> Real:
         """Return the currents of a setting around the programmed one."""
-        own = self._calibrated.own_rad(self._setting.currents_ma)
-        arms = [2 * puc + arm for puc in sorted(self._setting.pucs) for arm in (0, 1)]
+        own = self._calibrated.own_rad(self.setting.currents_ma)
+        arms = [2 * puc + arm for puc in sorted(self.setting.pucs) for arm in (0, 1)]
         moved = own.copy()
         moved[arms] += _NEAR_RAD * self._rng.standard_normal(len(arms))
         live = self._calibrated.max_ma > 0.0
@@ -401,9 +350,7 @@ class MatrixRun:
         return self._calibrated.currents_ma(moved)
 
     def _fit(self) -> FitResult:
-        ports = self._space.monitors
-        dark_ma = dict(zip(ports, dark_currents_ma(self._record, ports).tolist(), strict=True))
-        observations = select_monitors(self._logbook.observations(0, unreached=True), ports, dark_ma)
+        observations = select_monitors(self._logbook.observations(unreached=True), self._space.monitors, self._dark_ma)
         likelihood = Likelihood(observations, self._noise(), drift=_DRIFT)
         start = self._posterior.parameters
         for unknown_rad in _UNKNOWN_RAD[self._unknown :]:
@@ -428,9 +375,8 @@ class MatrixRun:
         covariance = np.zeros((self._space.size, self._space.size))
         information = fit.information + prior_information
         scale = 1.0 / np.sqrt(np.diag(information))
-        covariance[np.ix_(fit.free, fit.free)] = np.linalg.inv(information * np.outer(scale, scale)) * np.outer(
-            scale, scale
-        )
+        unit = np.outer(scale, scale)
+        covariance[np.ix_(fit.free, fit.free)] = np.linalg.inv(information * unit) * unit
         return covariance
 
     def _noise(self) -> NoiseModel:
@@ -441,10 +387,10 @@ class MatrixRun:
     def _powers(self, fit: FitResult, covariance: Real, first: int, settings: int) -> _PowerShares:
         """Return the measured power shares of the programmed setting, and random samples of them."""
         ports, parameters, noise = self._space.monitors, fit.parameters, self._noise()
-        dark_ma = dict(zip(ports, dark_currents_ma(self._record, ports).tolist(), strict=True))
-        read = select_monitors(self._logbook.observations(first, unreached=True), ports, dark_ma).reading_ma[::settings]
-        columns = [ports.index(port) for port in self._setting.outputs]
-        sources = [self._space.sources.index(port) for port in self._setting.inputs]
+        observations = select_monitors(self._logbook.observations(first, unreached=True), ports, self._dark_ma)
+        read = observations.reading_ma[::settings]
+        columns = [ports.index(port) for port in self.setting.outputs]
+        sources = [self._space.sources.index(port) for port in self.setting.inputs]
         entering_mw = 10.0 ** (0.1 * parameters.source_db[sources])
         scale = parameters.monitor_ma_per_mw[columns][:, None] * entering_mw
         reading_ma = read[:, columns].T
@@ -465,14 +411,13 @@ class MatrixRun:
 
     def _solve(self, cells: UnitCells) -> Complex:
         solver, columns = Solver(self._space.mesh), []
-        for port in self._setting.inputs:
+        for port in self.setting.inputs:
             fields = solver.solve(cells, cells.reference_hz + self._detunings_hz.get(port, 0.0), [port])
-            columns.append(fields[..., list(self._setting.outputs), :])
-        matrix: Complex = np.concatenate(columns, axis=-1)
-        return matrix
+            columns.append(fields[..., list(self.setting.outputs), :])
+        return np.concatenate(columns, axis=-1)
 
     def _samples(self, calibrated: CalibratedMesh) -> Complex:
-        return self._solve(sample_cells(calibrated, self._setting.currents_ma, _DRAWS))
+        return self._solve(sample_cells(calibrated, self.setting.currents_ma, _DRAWS))
 
     def _turned(self, matrix: Complex) -> Complex:
         at_output, at_input = port_phases(self._wanted, matrix)

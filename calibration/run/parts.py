@@ -64,17 +64,14 @@ class LightPaths:
         Raises:
             ConfigError: A port has no source or no monitor, or no path connects them.
         """
-        for port in sources:
-            if port not in self.sources:
+        for ports, usable_ports, problem, what in (
+            (sources, self.sources, "no light can enter at port", "source"),
+            (monitors, self.monitors, "no monitor reads the light at port", "monitor"),
+        ):
+            if unusable := [port for port in ports if port not in usable_ports]:
                 raise ConfigError(
-                    f"no light can enter at port {port}, so its circuit cannot be calibrated",
-                    hint=f"Ports with a source: {_format_numbers(self.sources)}.",
-                )
-        for port in monitors:
-            if port not in self.monitors:
-                raise ConfigError(
-                    f"no monitor reads the light at port {port}, so its circuit cannot be calibrated",
-                    hint=f"Ports with a monitor: {_format_numbers(self.monitors)}.",
+                    f"{problem} {unusable[0]}, so its circuit cannot be calibrated",
+                    hint=f"Ports with a {what}: {_format_numbers(usable_ports)}.",
                 )
         pucs = self.illuminated_pucs(sources, monitors)
         if not pucs:

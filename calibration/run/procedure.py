@@ -40,7 +40,7 @@ from calibration.model.space import ParameterSpace
 from calibration.model.work import FIRST_FITS_SHARE, FitWork
 from calibration.record.conversion import Origin, build_record
 from calibration.record.regimes import REGIMES, Kind
-from calibration.run.blas_threads import on_one_blas_thread
+from calibration.run.blas_threads import one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
 from calibration.run.by_hand import BY_HAND_FIELD_ERROR, HandMeasurement
 from calibration.run.conclusions import (
@@ -142,19 +142,7 @@ class Calibration:
         spread_rad = 2.0 * np.pi * BASIC_UNIT_DELAY_S * self.device.source_spread_hz
         plan = self.plan = self.plan or BootstrapPlan(search=SearchPlan(source_phase_rad=spread_rad))
         self.logbook = Logbook(self.probe, HardwareTimes.waiting(self.device.settle_s), before=self.before)
-        self._bootstrap = Bootstrap(
-            self.logbook,
-            self.device.heaters,
-            self.device.monitor_ma_per_mw,
-            self.seed,
-            plan,
-            self.device.heater_channels,
-            self.progress,
-            self.on_heater,
-            self.device.seconds,
-            self.device.sources_by_hand,
-            self.device.monitors_by_hand,
-        )
+        self._bootstrap = Bootstrap(self.logbook, self.device, self.seed, plan, self.progress, self.on_heater)
         self._start: Start | None = None
         self._diagnosed: DiagnosedFit | None = None
         self._fibres: dict[int, tuple[float, float]] = {}
@@ -173,7 +161,7 @@ class Calibration:
         """Settings and readings of the fit; ``None`` before they are measured."""
         return self._start.random if self._start else None
 
-    @on_one_blas_thread
+    @one_blas_thread()
     @keep_freed_memory()
     def run(self) -> CalibrationRecord:
         """Run all stages and return the record; heaters and sources are off afterwards.
@@ -191,10 +179,11 @@ class Calibration:
             self.probe.switch_everything_off()
             if not self._complete:
                 with contextlib.suppress(LumionError):  # the first error must be reported
-                    tune_sources(
-                        self.probe, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), self._reported_hz
-                    )
-            self._store_effort(self.logbook.elapsed_s(), time.process_time() - began_cpu_s)
+                    tune_sources(self.probe, self._reference_hz, self._reported_hz)
+            effort = self.logbook.effort
+            self.quality |= {"settings": float(effort.settings), "source_changes": float(effort.source_changes)}
+            self.quality |= {"hardware_s": effort.hardware_s, "bench_s": self.logbook.elapsed_s()}
+            self.quality["cpu_s"] = time.process_time() - began_cpu_s
         return self.record()
 
     def _stages(self) -> None:
@@ -243,7 +232,7 @@ class Calibration:
             self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
             self._launched_dbm[source] = self.logbook.launched_dbm(source)
             self.progress("sources", number, len(start.survey.sources))
-        self._resistances = measure_resistances(self.logbook, 0.5 * self._reach_ma())
+        self._resistances = measure_resistances(self.logbook, 0.5 * self._bootstrap.reach_ma())
         self._fibres = fibre_losses_db(
             self.logbook,
             self._model(start),
@@ -281,13 +270,15 @@ class Calibration:
 
     def _tune(self) -> None:
         tunable = self.device.tunable_hz
-        self._reported_hz = tune_sources(
-            self.logbook, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), tunable
-        )
+        self._reported_hz = tune_sources(self.logbook, self._reference_hz, tunable)
         # A fixed source defines the reference; without one, the grid of the lasers does.
         if tunable and set(self.probe.sources) <= set(tunable):
             stated_hz = float(np.median(list(self._reported_hz.values())))
             self._reference_nm = round(wavelength_m_from_frequency_hz(stated_hz) * 1e9, 6)
+
+    @property
+    def _reference_hz(self) -> float:
+        return frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
 
     def _extend(self, start: Start, fit: FitResult) -> None:
         extension = WavelengthExtension(
@@ -295,7 +286,7 @@ class Calibration:
             self._model(start),
             fit.parameters,
             self._likelihood(start),
-            self._reach_ma(),
+            self._bootstrap.reach_ma(),
             self._reported_hz,
             self._reference_nm,
             self.seed,
@@ -314,7 +305,7 @@ class Calibration:
             self.device.heater_ohm,
             seconds=self.device.seconds,
             channels=self.device.heater_channels,
-            reference_hz=frequency_hz_from_wavelength_m(self._reference_nm * 1e-9),
+            reference_hz=self._reference_hz,
             physics=self._diagnosed.physics if self._diagnosed else None,
             work=self._work,
         )
@@ -334,9 +325,6 @@ class Calibration:
             start.random, with_model_error(start.survey.noise), drift=SETTING_DRIFT, field_error=field_error
         )
 
-    def _reach_ma(self) -> NDArray[np.float64]:
-        return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
-
     def _measure_on(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
         if not diagnosed.certified:
             start, diagnosed = self._measure_more(start, diagnosed)
@@ -352,7 +340,7 @@ class Calibration:
             self.logbook,
             self._model(start),
             self._likelihood(start),
-            self._reach_ma(),
+            self._bootstrap.reach_ma(),
             self.goal,
             np.random.default_rng(np.random.SeedSequence([self.seed, 0x60A1])),
             times,
@@ -368,8 +356,7 @@ class Calibration:
             diagnosed = self._diagnosed = self._diagnosis(replace(start, random=observations)).continue_from(diagnosed)
             return self._model(start), diagnosed.fit
 
-        with self.logbook.stage("chosen settings"):
-            _, random, outcome = measuring.run(diagnosed.fit, start.random, refit)
+        _, random, outcome = measuring.run(diagnosed.fit, start.random, refit)
         self.quality |= {"phase_sigma_rad": outcome.sigma_rad, "phase_sigma_wanted_rad": self.goal.sigma_rad}
         self.quality["chosen_settings"] = float(outcome.settings)
         if outcome.shortfall:
@@ -421,7 +408,7 @@ class Calibration:
             model,
             prior,
             free,
-            self._reach_ma(),
+            self._bootstrap.reach_ma(),
             self.device.heater_channels,
             [fit.modulation_sigma for fit in start.heaters],
             self.device.heaters,
@@ -555,7 +542,9 @@ class Calibration:
         )
         has_light = np.isin(observations.source, start.survey.sources)
         observations, when_s = observations[has_light], times_s(self.logbook.entries)[settings][has_light]
-        drift = measure_drift(model, diagnosed.parameters, observations, when_s, start.survey.noise, self._reach_ma())
+        drift = measure_drift(
+            model, diagnosed.parameters, observations, when_s, start.survey.noise, self._bootstrap.reach_ma()
+        )
         excess = excess_db(drift, model, diagnosed.parameters, observations, start.survey.noise)
         self.quality["held_out_excess_followed_db"] = excess
         return excess > TOLERANCE_DB
@@ -579,14 +568,6 @@ class Calibration:
         if not late and (self._diagnosed is None or self._diagnosed.trajectories is None):
             self.faults += [f"reference setting, {text}" for change in changes for text in change.descriptions()]
 
-    def _store_effort(self, bench_s: float, cpu_s: float) -> None:
-        total = self.logbook.effort
-        self.quality["settings"] = float(total.settings)
-        self.quality["source_changes"] = float(total.source_changes)
-        self.quality["hardware_s"] = total.hardware_s
-        self.quality["bench_s"] = bench_s
-        self.quality["cpu_s"] = cpu_s
-
     def record(self) -> CalibrationRecord:
         """Return the record of the results so far; it is complete only after all stages."""
         start, fit = self._start, self._diagnosed.fit if self._diagnosed else None
@@ -600,7 +581,7 @@ class Calibration:
         covariance = fit.covariance() if fit else None
         bound = None
         if start and fit and self._complete:
-            bound = fit_bound(fit, self._model(start), self._reach_ma(), self._likelihood(start))
+            bound = fit_bound(fit, self._model(start), self._bootstrap.reach_ma(), self._likelihood(start))
         if covariance is not None and self._extended is not None:
             parameters, covariance = self._extended.parameters, self._extended.within(covariance, space)
         return build_record(space, parameters, self._origin(), covariance, bound)
@@ -622,7 +603,7 @@ class Calibration:
             heater_channels=device.heater_channels,
             wavelength_nm=self._reference_nm,
             heater_max_ma=self.probe.heater_max_ma,
-            heater_reach_ma=self._bootstrap.reach_ma(),
+            heater_reach_ma=dict(enumerate(self._bootstrap.reach_ma().tolist())),
             heater_ohm=device.heater_ohm,
             complete=self._complete,
             unknown_pucs=unknown,
@@ -651,15 +632,14 @@ class Calibration:
         if diagnosed is not None:
             defects = collect_defects(start, diagnosed, self._model(start).space, channels, max_ma)
         defects = tuple(defect for defect in defects if defect.element != "puc" or defect.number not in self.left_out)
-        if start.survey.is_dim:
+        if start.survey.contrast < MIN_CONTRAST:  # too little light to tell dim elements from dead ones
             defects = relabel_in_low_light(defects, start.survey.contrast, MIN_CONTRAST, channels)
         return defects
 
     def _present_conditions(self) -> Conditions:
         conditions = replace(self._conditions, heater_tau_s=self.device.heater_tau_s)
         if self._reported_hz:
-            reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
-            conditions = replace(conditions, reference_hz=reference_hz)
+            conditions = replace(conditions, reference_hz=self._reference_hz)
         return self._extended.conditions(conditions) if self._extended else conditions
 
 

@@ -21,22 +21,22 @@ from calibration.measure.logbook import Logbook
 from calibration.measure.probe import Probe
 from calibration.model.gauge import gauge_fixed_difference, wrapped
 from calibration.model.likelihood import Likelihood, SettingDrift, with_model_error
-from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations, select_monitors
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import ParameterSpace, space_from_record
 from calibration.record.conversion import (
-    as_child_record,
     build_record,
     covariance_from_record,
-    dark_currents_ma,
+    dark_by_port_ma,
+    model_of_record,
     origin_from_record,
     parameters_from_record,
 )
-from calibration.run.blas_threads import on_one_blas_thread
+from calibration.run.blas_threads import one_blas_thread
 from calibration.run.conclusions import UNSEEN
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
 from lumion_hw.mesh.programming.prediction import LOOP_DIRECTIONS
 from lumion_hw.mesh.record.calibration_record import HEATER_RESISTANCES, CalibrationRecord, Conditions
@@ -113,8 +113,7 @@ def _with_converted_loops(covariance: Real, record: CalibrationRecord, space: Pa
     turn = np.eye(space.size)
     loops = space.groups["loops"]
     turn[loops, loops] = space.directions.T @ np.asarray(stored, dtype=np.float64)
-    turned: Real = turn @ covariance @ turn.T
-    return turned
+    return turn @ covariance @ turn.T
 
 
 Progress = Callable[[str, int, int], None]
@@ -193,14 +192,10 @@ class DriftRun:
             raise CalibrationError(
                 "none of the sources in this calibration record works", hint="Check the modules and fibres."
             )
-        self._model = MeshModel(
-            space.mesh, space.sources, space.monitors, self.record.heater_ohm, seconds=space.seconds,
-            channels=self.record.heater_channels, reference_hz=self.record.reference_hz, physics=space.physics,
-        )  # fmt: skip
+        self._model = model_of_record(self.record)
         self._rng = np.random.default_rng(np.random.SeedSequence([self.seed, 0xD21F]))
         self._held_out = 0
-        laws = [heater.law for entry in self.record.pucs for heater in (entry.upper, entry.lower)]
-        self._max_ma = np.array([0.0 if law is None else min(law.max_ma, self.probe.heater_max_ma) for law in laws])
+        self._max_ma = CalibratedMesh.from_record(self.record, self.probe.heater_max_ma).max_ma
         self._resistances: Real | None = None
 
     @property
@@ -208,7 +203,7 @@ class DriftRun:
         """Maximum number of settings of the check."""
         return max(SETTINGS_PER_HEATER * int((self._max_ma > 0.0).sum()), 2 * len(self._sources))
 
-    @on_one_blas_thread
+    @one_blas_thread()
     def check(self) -> Health:
         """Measure reference and bar or cross settings, and check the record; heaters are off afterwards.
 
@@ -222,7 +217,7 @@ class DriftRun:
         self._held_out = len(self.logbook)
         return self._health(self.last, 0)
 
-    @on_one_blas_thread
+    @one_blas_thread()
     def renew(self) -> RenewedFit:
         """Measure random settings, find what has changed and correct it; heaters are off afterwards.
 
@@ -287,8 +282,7 @@ class DriftRun:
     def observations(self, first: int, last: int) -> Observations:
         """Return the measured settings, with the monitors of the record only."""
         ports = self._model.space.monitors
-        dark_ma = dict(zip(ports, dark_currents_ma(self.record, ports).tolist(), strict=True))
-        return select_monitors(self.logbook.observations(first, last), ports, dark_ma)
+        return select_monitors(self.logbook.observations(first, last), ports, dark_by_port_ma(self.record))
 
     def change(self, renewal: RenewedFit) -> RecordChange:
         """Return the changes of the mesh since the record was made."""
@@ -346,7 +340,7 @@ class DriftRun:
             | {"software": f"lumion-hw {__version__}", "seed": str(self.seed), "renewed_from": record.record_id},
         )
         child = build_record(self._model.space, renewal.parameters, renewed, renewal.covariance)
-        return as_child_record(record, _with_unchanged_entries(record, child, moved))
+        return replace(_with_unchanged_entries(record, child, moved), parent_sha256=record.content_sha256)
 
     def _pure_states(self) -> list[tuple[int, Real]]:
         blocked = {puc for puc, _ in self.record.unusable_states()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from calibration.measure.logbook import Logbook
 from calibration.measure.probe import TUNING_ERROR_HZ, Probe, tune_sources
 from calibration.model.ideal_mesh import MeanLight
-from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.space import space_from_record
-from calibration.record.conversion import dark_currents_ma, parameters_from_record
+from calibration.record.conversion import dark_by_port_ma, model_of_record, parameters_from_record
 from calibration.record.regimes import REGIMES, Kind
-from calibration.run.blas_threads import on_one_blas_thread
+from calibration.run.blas_threads import one_blas_thread
 from lumion_hw.errors import CalibrationError, ConfigError, LimitError
 from lumion_hw.mesh.layout.topology import MeshTopology, State, Trace
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
@@ -84,7 +83,9 @@ class Verification:
     @property
     def rms_db(self) -> float:
         """Root mean square error in dB. Raises ``ValueError`` without results."""
-        return rms_db(self.results)
+        if not self.results:
+            raise ValueError("no reading was bright enough to be compared")
+        return float(np.sqrt(np.mean(self.errors_db**2)))
 
     @property
     def noise_db(self) -> float:
@@ -157,16 +158,6 @@ def _largest_chi2(readings: int) -> float:
     return float((1.0 - spread + _SCATTER_SIGMA * np.sqrt(spread)) ** 3)
 
 
-def rms_db(results: Iterable[HeldOut]) -> float:
-    """Return the root mean square error in dB. Raises ``ValueError`` without results."""
-    errors = [result.error_db for result in results]
-    if not errors:
-        raise ValueError("no reading was bright enough to be compared")
-    return float(np.sqrt(np.mean(np.square(errors))))
-
-
-__all__ = ["SETTINGS", "TOLERANCE_DB", "HeldOut", "Verification", "rms_db", "verify"]
-
 Real = NDArray[np.float64]
 
 SETTINGS = 40
@@ -200,7 +191,7 @@ _SUSPECT_CHI2 = 2.0
 _DB_PER_SHARE = 10.0 / np.log(10.0)
 
 
-@on_one_blas_thread
+@one_blas_thread()
 def verify(
     probe: Probe,
     record: CalibrationRecord,
@@ -239,10 +230,7 @@ def verify(
             logbook.light_only_port(source)
             logbook.measure_batch(np.stack([plan[index].currents_ma for index in own]))
             on_step(own[-1] + 1, len(plan))
-    observations = logbook.observations(first)
-    if observations.late is not None:
-        plan = [replace(step, late=late) for step, late in zip(plan, observations.late, strict=True)]
-    return _compare(probe, record, plan, observations.reading_ma, detuning_hz)
+    return _compare(probe, record, plan, logbook.observations(first), detuning_hz)
 
 
 def verify_readings(probe: Probe, record: CalibrationRecord, observations: Observations) -> Verification:
@@ -259,15 +247,13 @@ def verify_readings(probe: Probe, record: CalibrationRecord, observations: Obser
     if not len(observations):
         return Verification(())
     plan = [
-        _VerificationStep(
-            "random", int(source), currents, None if observations.late is None else observations.late[index]
-        )
-        for index, (source, currents) in enumerate(zip(observations.source, observations.currents_ma, strict=True))
+        _VerificationStep("random", int(source), currents)
+        for source, currents in zip(observations.source, observations.currents_ma, strict=True)
     ]
-    return _compare(probe, record, plan, observations.reading_ma, 0.0)
+    return _compare(probe, record, plan, observations)
 
 
-@on_one_blas_thread
+@one_blas_thread()
 def verify_regimes(
     probe: Probe,
     record: CalibrationRecord,
@@ -307,20 +293,14 @@ def verify_regimes(
         _VerificationStep("single", int(observations.source[index]), observations.currents_ma[index], heater=heater)
         for index, heater in enumerate(swept)
     ]
-    plan = [*alone, *plan]
-    if observations.late is not None:
-        plan = [replace(step, late=late) for step, late in zip(plan, observations.late, strict=True)]
-    return _compare(logbook, record, plan, observations.reading_ma, 0.0), numbers
+    return _compare(logbook, record, [*alone, *plan], observations), numbers
 
 
 def _no_hotter(currents_ma: Real, before: Observations) -> Real:
     """Return currents whose total heat is at most that of the hottest setting so far, which the controller accepted."""
     hottest_ma2 = float((before.currents_ma**2).sum(axis=1).max(initial=0.0))
     total_ma2 = float((currents_ma**2).sum())
-    limited: Real = (
-        currents_ma * np.sqrt(min(hottest_ma2 / total_ma2, 1.0)) if total_ma2 and hottest_ma2 else currents_ma
-    )
-    return limited
+    return currents_ma * np.sqrt(min(hottest_ma2 / total_ma2, 1.0)) if total_ma2 and hottest_ma2 else currents_ma
 
 
 def regime_settings(mesh: MeshTopology, sources: int, heaters: int) -> int:
@@ -435,8 +415,7 @@ def _random_turns(calibrated: CalibratedMesh, max_ma: Real, rng: np.random.Gener
     other = rng.integers(2, size=len(live))
     phase_rad[2 * np.flatnonzero(live.all(axis=1)) + other[live.all(axis=1)]] = 0.0
     phase_rad = np.where(max_ma > 0.0, np.minimum(phase_rad, 0.999 * calibrated.reach_rad), 0.0)
-    currents: Real = np.minimum(calibrated.currents_ma(phase_rad), max_ma)
-    return currents
+    return np.minimum(calibrated.currents_ma(phase_rad), max_ma)
 
 
 def _least_used_states(
@@ -491,26 +470,11 @@ def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], det
 
 def _full_model_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
     space, parameters = space_from_record(record), parameters_from_record(record)
-    model = _record_model(record, space.monitors)
-    reading = model.predict(parameters, _unread(plan, space.monitors, detuning_hz))
+    reading = model_of_record(record).predict(parameters, _unread(plan, space.monitors, detuning_hz))
     power = np.full((len(plan), record.mesh.n_ports), -300.0)
     share = reading / parameters.monitor_ma_per_mw
     power[:, list(space.monitors)] = 10.0 * np.log10(np.maximum(share, 1e-30))
     return power
-
-
-def _record_model(record: CalibrationRecord, monitors: tuple[int, ...]) -> MeshModel:
-    space = space_from_record(record)
-    return MeshModel(
-        record.mesh,
-        space.sources,
-        monitors,
-        record.heater_ohm,
-        seconds=space.seconds,
-        channels=record.heater_channels,
-        reference_hz=record.reference_hz,
-        physics=space.physics,
-    )
 
 
 def _unread(plan: list[_VerificationStep], monitors: tuple[int, ...], detuning_hz: float) -> Observations:
@@ -545,10 +509,17 @@ def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
 
 
 def _compare(
-    probe: Probe, record: CalibrationRecord, plan: list[_VerificationStep], readings: Real, detuning_hz: float
+    probe: Probe,
+    record: CalibrationRecord,
+    plan: list[_VerificationStep],
+    measured: Observations,
+    detuning_hz: float = 0.0,
 ) -> Verification:
+    if measured.late is not None:
+        plan = [replace(step, late=late) for step, late in zip(plan, measured.late, strict=True)]
     responsivity = np.array([_responsivity(record, port) for port in probe.monitors])
-    readings = readings - dark_currents_ma(record, probe.monitors)
+    dark_ma = dark_by_port_ma(record)
+    readings = measured.reading_ma - [dark_ma.get(port, 0.0) for port in probe.monitors]
     floor_ma = max(probe.monitor_step_ma / np.sqrt(12.0), record.quality.get("monitor_noise_floor_ma", 0.0), _DARK_MA)
     noise = NoiseModel(record.quality.get("monitor_noise_relative", _RELATIVE_NOISE), floor_ma)
     min_dbm = 10.0 * np.log10(_FLOOR_SIGMA * floor_ma / responsivity)
@@ -558,11 +529,11 @@ def _compare(
     versions = np.maximum(versions, min_dbm)
     predicted = versions.mean(axis=0)
     # Misdirected light is the worst error, so a dark monitor is compared at its largest possible power.
-    measured = np.maximum(10.0 * np.log10(np.maximum(readings, _DARK_MA) / responsivity), min_dbm)
-    is_bright = np.maximum(measured, predicted) > np.maximum(min_dbm, MIN_DBM)
+    measured_dbm = np.maximum(10.0 * np.log10(np.maximum(readings, _DARK_MA) / responsivity), min_dbm)
+    is_bright = np.maximum(measured_dbm, predicted) > np.maximum(min_dbm, MIN_DBM)
     with np.errstate(invalid="ignore"):
         is_compared = is_bright & np.isfinite(readings) & (np.ptp(versions, axis=0) < _CERTAIN_DB)
-    error_db, brighter = measured - predicted, np.maximum(measured, predicted)
+    error_db, brighter = measured_dbm - predicted, np.maximum(measured_dbm, predicted)
     bright_ma = responsivity * 10.0 ** (brighter / 10.0)
     noise_db = np.hypot(_DB_PER_SHARE * noise.sigma_ma(bright_ma) / bright_ma, _LIGHT_DB)
     # Errors are in dB of the brighter value, so that a slightly wrong null is not an infinite error.
@@ -602,7 +573,7 @@ def _slopes_db(
         parameters, space = parameters_from_record(record), space_from_record(record)
     except CalibrationError:
         return None
-    settings, model = _unread(plan, measured_ports, detuning_hz), _record_model(record, measured_ports)
+    settings, model = _unread(plan, measured_ports, detuning_hz), model_of_record(record)
     slopes = np.zeros((len(plan), len(ports), space.size))
     columns = [ports.index(port) for port in measured_ports]
     per_ma = _DB_PER_SHARE / parameters.monitor_ma_per_mw / 10.0 ** (brighter_dbm[:, columns] / 10.0)

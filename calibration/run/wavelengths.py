@@ -33,6 +33,8 @@ SLOPES = ("delay_s", "differential_slope_rad_per_hz", "coupler_slope_rad_per_hz"
 """Parameter groups that describe the wavelength dependence."""
 DELAY_SPREAD = 0.05
 """Relative prior spread of the group delay (assumption)."""
+# Random settings at every requested wavelength, and at intermediate steps.
+_SETTINGS, _STEP_SETTINGS = 48, 24
 # Spread of the power relative to that at the reference: laser, polarization, facets.
 _LEVEL_SPREAD_DB = 2.0
 # Standard error of the common phase of a PUC that limits a step. All paths between two ports differ by an even number
@@ -44,19 +46,6 @@ _MIN_PER_SOURCE = 2
 # χ² per degree of freedom above which a wavelength is reported as not explained. The limit is higher than for a renewal
 # (docs/calibration.md, 6), because the fixed parameters are known to a milliradian only.
 _UNEXPLAINED = 2.0
-
-
-@dataclass(frozen=True)
-class WavelengthPlan:
-    """Number of settings per wavelength.
-
-    Attributes:
-        settings: Random settings at every requested wavelength.
-        step_settings: Random settings at intermediate steps.
-    """
-
-    settings: int = 48
-    step_settings: int = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +161,6 @@ class WavelengthExtension:
         reported_frequencies_hz: Reported frequency of every tunable source at the reference, by port.
         seed: Seed of the settings.
         dark_ma: Monitor readings without light, by port; by default 0.
-        plan: Number of settings per wavelength.
         on_step: Called after every setting with its number and the smallest total number.
     """
 
@@ -187,13 +175,12 @@ class WavelengthExtension:
         reference_nm: float,
         seed: int,
         dark_ma: Mapping[int, float],
-        plan: WavelengthPlan | None = None,
         on_step: Callable[[int, int], None] = lambda step, total: None,
     ) -> None:
         self._logbook, self._model, self._likelihood = logbook, model, likelihood
         self._reference, self._reference_nm = parameters, reference_nm
         self._reported_hz = {port: hz for port, hz in reported_frequencies_hz.items() if port in model.space.sources}
-        self._dark_ma, self._plan, self._on_step = dark_ma, plan or WavelengthPlan(), on_step
+        self._dark_ma, self._on_step = dark_ma, on_step
         self._walk = IncrementalSettings(walk_ma, tuple(self._reported_hz), model.space.monitors)
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0x3A3E]))
         self._slopes = _Slopes.before(parameters)
@@ -212,8 +199,9 @@ class WavelengthExtension:
         """
         if not self._reported_hz:
             raise CalibrationError("no tunable source feeds the mesh", hint="Check the faults in the record.")
-        offsets = {hz for nm in wavelengths_nm if abs(hz := self._offset_hz(nm)) > TUNING_ERROR_HZ}
-        self._total = self._plan.settings * len(offsets)
+        offsets = {frequency_hz_from_wavelength_m(nm * 1e-9) - self._reference_hz for nm in wavelengths_nm}
+        offsets = {offset_hz for offset_hz in offsets if abs(offset_hz) > TUNING_ERROR_HZ}
+        self._total = _SETTINGS * len(offsets)
         self._extend_in_steps(sorted(offsets, key=abs))
         tune_sources(self._logbook, self._reference_hz, self._reported_hz)
         return Extended(
@@ -224,9 +212,6 @@ class WavelengthExtension:
     def _reference_hz(self) -> float:
         return frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
 
-    def _offset_hz(self, wavelength_nm: float) -> float:
-        return frequency_hz_from_wavelength_m(wavelength_nm * 1e-9) - self._reference_hz
-
     def _extend_in_steps(self, offsets_hz: list[float]) -> None:
         stepped = False
         last_hz = 0.0
@@ -234,7 +219,7 @@ class WavelengthExtension:
             # The step is limited by the error of the delay, so that every loop stays on its branch.
             reach_hz = _REACH_RAD / (2.0 * np.pi * self._slopes.delay_sigma_s)
             if abs(offsets_hz[0]) <= reach_hz:
-                self._used_nm.add(self._extend_to(offsets_hz.pop(0), self._plan.settings))
+                self._used_nm.add(self._extend_to(offsets_hz.pop(0), _SETTINGS))
                 stepped = False
                 continue
             # Steps must grow, or the light would never reach the wavelength.
@@ -244,8 +229,8 @@ class WavelengthExtension:
                     f"predict light {1e-9 * abs(offsets_hz[0]):.0f} GHz from the reference",
                     hint="Choose wavelengths that are closer together, or use sources with better frequency accuracy.",
                 )
-            self._total += self._plan.step_settings
-            self._extend_to(float(np.sign(offsets_hz[0])) * reach_hz, self._plan.step_settings)
+            self._total += _STEP_SETTINGS
+            self._extend_to(float(np.sign(offsets_hz[0])) * reach_hz, _STEP_SETTINGS)
             stepped, last_hz = True, reach_hz
 
     def _extend_to(self, requested_hz: float, settings: int) -> float:

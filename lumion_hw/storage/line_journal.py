@@ -107,7 +107,7 @@ class LineJournal:
         if self._handle is None:
             raise ConfigError(f"the journal {self.path} is closed")
         check_numbers(entry, f"an entry of {self._description}")
-        remaining = _line({"n": self._n, **entry})
+        remaining = line_of({"n": self._n, **entry})
         with writing(self._description, self.path):
             try:
                 os.lseek(self._handle, self._size, os.SEEK_SET)
@@ -129,7 +129,7 @@ class LineJournal:
         if self._size <= RESTART_BYTES or self._handle is None:
             return
         documents = [{"n": number, **entry} for number, entry in enumerate((self._header, *entries))]
-        old, content = self.path.with_name(self.path.name + ".old"), b"".join(map(_line, documents))
+        old, content = self.path.with_name(self.path.name + ".old"), b"".join(map(line_of, documents))
         with writing(self._description, self.path):
             old.unlink(missing_ok=True)
             os.link(self.path, old)
@@ -256,7 +256,8 @@ def parse_entry(kind: type[Value], document: object, path: Path) -> Value:
         raise ConfigError(f"{path}: {error.message}", hint=OTHER_VERSION) from error
 
 
-def _line(document: Mapping[str, Any]) -> bytes:
+def line_of(document: Mapping[str, Any]) -> bytes:
+    """Return an entry, which includes its number ``n``, as a line of a journal."""
     text = json_text(document, compact=True).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 

@@ -32,7 +32,8 @@ def _load(path: str) -> CalibrationRecord:
 @json_option
 def show(record: str, as_json: bool) -> None:
     """Show a summary of a calibration record; with --json also all numbers of its report."""
-    from calibration.report.summary import calibration_summary, calibration_text, report_document
+    from calibration.report.headline import headline
+    from calibration.report.summary import calibration_summary, report_document
 
     loaded = _load(record)
     identity = _identity(loaded)
@@ -40,7 +41,7 @@ def show(record: str, as_json: bool) -> None:
         figures = report_document(loaded, Path(record))
         echo_json({"record": record, **identity, **calibration_summary(loaded), **figures})
         return
-    echo_text(f"{calibration_text(loaded)}\n")
+    echo_text(f"{headline(loaded).text()}\n")
     echo_text("\n".join(f"- {name.replace('_', ' ')}: {_text(value)}" for name, value in identity.items()) + "\n")
     rows: list[list[object]] = []
     for puc, entry in enumerate(loaded.pucs):

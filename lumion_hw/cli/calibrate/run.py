@@ -138,12 +138,13 @@ def _progress_until_stopped(progress: RunProgress, path: Path, command: str, *, 
 def _report(
     record: CalibrationRecord, path: Path, report_file: Path | None, overwrite: Overwrite, as_json: bool
 ) -> int:
-    from calibration.report.summary import calibration_summary, calibration_text, write_report
+    from calibration.report.headline import headline
+    from calibration.report.summary import calibration_summary, write_report
 
     document = {"record": str(path), **calibration_summary(record)}
     if report_file and as_json:
         document["report"] = str(write_report(path, report_file, overwrite=overwrite).path)
-    text = f"{calibration_text(record)}\n\nRecord: {path}"
+    text = f"{headline(record).text()}\n\nRecord: {path}"
     code = report_result(document, text, _failure(record, path), as_json)
     if report_file and not as_json:  # its plots take seconds, so the result is printed first
         echo_text(f"Report: {write_report(path, report_file, overwrite=overwrite).path}")

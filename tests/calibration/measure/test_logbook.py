@@ -28,20 +28,9 @@ def test_a_setting_costs_by_the_channels_that_change() -> None:
     currents[:11] = 1.0
     logbook.measure(currents)
     effort = logbook.effort
-    assert (effort.settings, effort.readings, effort.changed_channels, effort.source_changes) == (2, 3, 12, 1)
+    assert (effort.settings, effort.source_changes) == (2, 1)
     # Sánchez-Jácome 2025: 14 ms, and 62.5 ms for 160 channels; 0.3 ms to read, three times; 0.5 ms to settle, twice.
     assert effort.hardware_s == pytest.approx(0.014 + (0.014 + 10 * 0.0485 / 159) + 3 * 0.0003 + 2 * 0.0005)
-
-
-def test_what_is_spent_is_booked_to_its_stage() -> None:
-    logbook = Logbook(SimulatedBench.draw(MESH, 1))
-    currents = np.zeros(2 * MESH.n_pucs)
-    with logbook.stage("first"):
-        _one_more(logbook, currents, 0)
-    with logbook.stage("second"):
-        _one_more(logbook, currents, 1)
-        _one_more(logbook, currents, 2)
-    assert [logbook.stages[name].settings for name in ("first", "second")] == [1, 2]
 
 
 def test_readings_are_kept_with_their_settings() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibration.measure.bench_probe import BenchProbe
-from calibration.measure.separated_light import Real, SeparatedLight, separable
+from calibration.measure.separated_light import Real, read_separately, separable
 from lumion_hw import Bench
 from lumion_hw.errors import DeviceError
 from tests.calibration.bench_run import SMALL
@@ -22,32 +22,31 @@ def seen(shares: dict[int, float]) -> Real:
 
 
 def test_each_source_is_read_as_if_it_were_alone() -> None:
-    light = SeparatedLight(PATTERNS, DARK, lambda: seen({5: 0.3, 7: 1.2, 9: 0.0}))
-    read = light.read_patterns([5])
+    read = read_separately(PATTERNS, DARK, lambda: seen({5: 0.3, 7: 1.2, 9: 0.0}))
     assert [read[port] / PATTERNS[port].sum() for port in PATTERNS] == pytest.approx([0.3, 1.2, 0.0], abs=1e-9)
 
 
 def test_saturated_monitors_do_not_count_and_too_many_are_said() -> None:
     half = seen({5: 0.3, 7: 1.2, 9: 0.5})
     half[:6] = np.nan
-    assert SeparatedLight(PATTERNS, DARK, lambda: half).read_patterns([9])[9] == pytest.approx(0.5 * PATTERNS[9].sum())
+    assert read_separately(PATTERNS, DARK, lambda: half)[9] == pytest.approx(0.5 * PATTERNS[9].sum())
     few = half.copy()
     few[:10] = np.nan
     with pytest.raises(DeviceError, match="2 unsaturated monitors cannot separate"):
-        SeparatedLight(PATTERNS, DARK, lambda: few).read_patterns([9])
+        read_separately(PATTERNS, DARK, lambda: few)
 
 
 def test_a_scan_in_which_a_polarization_turned_is_taken_again() -> None:
     torn = np.where(np.arange(12) < 6, seen({5: 1.0, 7: 1.0}), seen({5: 0.2, 7: 1.0}))
     scans = [torn, torn, seen({5: 0.2, 7: 1.0})]
-    read = SeparatedLight(PATTERNS, DARK, lambda: scans.pop(0)).read_patterns([5])
+    read = read_separately(PATTERNS, DARK, lambda: scans.pop(0))
     assert read[5] == pytest.approx(0.2 * PATTERNS[5].sum())
 
 
 def test_light_of_another_source_is_no_sum_of_these() -> None:
     foreign = seen({5: 1.0, 7: 1.0}) + RNG.uniform(0.0, 0.5, 12)
     with pytest.raises(DeviceError, match="not the sum"):
-        SeparatedLight(PATTERNS, DARK, lambda: foreign).read_patterns([5])
+        read_separately(PATTERNS, DARK, lambda: foreign)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_it_waits_for_the_lock_first(bench: Bench, held: Path) -> None:
     (locked,) = _events(held, "temperature locked")
     assert locked["waited_s"] > 5.0
     assert abs(locked["temperature_c"] - 25.0) < 0.05
-    assert probe.measurement_warnings() == ()
+    assert probe.temperature.warnings() == ()
 
 
 def test_an_output_that_is_off_is_said_and_nothing_is_measured(bench: Bench) -> None:
@@ -96,7 +96,7 @@ def test_what_was_read_while_the_lock_was_lost_is_read_again(bench: Bench, held:
     assert swept == [2, 2]
     (lost,) = _events(held, "temperature lock lost")
     assert (lost["controller"], lost["setpoint_c"]) == ("tec0", 25.0)
-    (sentence,) = probe.measurement_warnings()
+    (sentence,) = probe.temperature.warnings()
     assert "the lock of tec0 was lost once, first with 25." in sentence
 
 
@@ -131,7 +131,7 @@ def test_a_controller_that_was_left_out_is_said(held: Path) -> None:
 
 def test_losses_of_an_earlier_sitting_are_told_and_those_of_this_one_kept(bench: Bench) -> None:
     probe, kept = _lit(bench), []
-    probe.keep_temperature_lock_losses(["with 25.400 °C of 25 °C"], kept.append)
+    probe.temperature.keep_losses(["with 25.400 °C of 25 °C"], kept.append)
     sweep, tec = bench.mesh.sweep, bench.emulated.devices["tec0"]
 
     def disturbed(currents_ma: np.ndarray) -> np.ndarray:
@@ -142,7 +142,7 @@ def test_losses_of_an_earlier_sitting_are_told_and_those_of_this_one_kept(bench:
     bench.mesh.sweep = disturbed
     probe.measure_batch(_settings(bench))
     assert len(kept) == 1
-    (sentence,) = probe.measurement_warnings()
+    (sentence,) = probe.temperature.warnings()
     assert "was lost 2 times, first with 25.400 °C" in sentence
 
 

@@ -9,9 +9,9 @@ import pytest
 from calibration.fit.drift import DriftModel
 from calibration.measure.bench_probe import BenchProbe
 from calibration.record.conditions import (
+    LOOP_REACH_HZ,
+    TEMPERATURE_REACH_K,
     ConditionsWatch,
-    loop_reach_hz,
-    temperature_reach_k,
     valid_for_s,
     wavelength_reach_nm,
 )
@@ -21,13 +21,13 @@ from tests.calibration.bench_run import SMALL
 
 def test_a_loop_of_six_turns_a_tenth_of_a_radian_in_a_quarter_of_a_gigahertz() -> None:
     # Its free spectral range is 1 / (6 · 11.25 ps) = 14.8 GHz (published); 0.1 rad is 1/62.8 of it.
-    assert loop_reach_hz() == pytest.approx(14.81e9 / (2 * math.pi / 0.1), rel=1e-3)
+    assert pytest.approx(14.81e9 / (2 * math.pi / 0.1), rel=1e-3) == LOOP_REACH_HZ
 
 
 def test_switching_holds_some_nanometres_and_kelvins_about_what_was_seen() -> None:
     # -30 dB is a differential phase of 2/√1000 = 63 mrad; at 25 mrad/nm that is 2.5 nm, at 3e-3 · 2π per K 3.4 K.
     assert wavelength_reach_nm(193.41e12) == pytest.approx(0.06325 / 25e-3, rel=0.02)
-    assert temperature_reach_k() == pytest.approx(0.06325 / (3e-3 * 6.283), rel=1e-3)
+    assert pytest.approx(0.06325 / (3e-3 * 6.283), rel=1e-3) == TEMPERATURE_REACH_K
 
 
 def test_a_calibration_of_72_pucs_is_to_be_checked_after_a_day_and_a_half() -> None:

@@ -17,7 +17,6 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.physics import PairDirections, Physics
 from calibration.model.space import LAW_TERMS, ParameterSpace, space_from_record
 from calibration.record.conversion import (
-    as_child_record,
     build_record,
     covariance_from_record,
     parameters_from_record,
@@ -242,12 +241,6 @@ def test_laws_hold_only_as_far_as_they_rise() -> None:
     # φ = 2·x - 0.25·x² in x = I² rises to x = 4, I = 2 mA.
     assert rising_to_ma(2.0, -0.25, 0.0, 3.0) == pytest.approx(2.0, abs=0.02)
     assert rising_to_ma(2.0, 0.05, 0.0, 3.0) == 3.0
-
-
-def test_a_refit_names_its_parent(hidden: SimulatedMesh, space: ParameterSpace) -> None:
-    parent = build_record(space, hidden.parameters(), ORIGIN)
-    child = as_child_record(parent, build_record(space, hidden.parameters(), replace(ORIGIN, wavelength_nm=1550.1)))
-    assert child.parent_sha256 == parent.content_sha256
 
 
 def test_joints_of_a_packed_point_have_the_same_loops(hidden: SimulatedMesh, space: ParameterSpace) -> None:

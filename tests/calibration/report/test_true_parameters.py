@@ -15,7 +15,6 @@ from calibration.model.priors import default_prior
 from calibration.model.space import space_from_record
 from calibration.record.conversion import parameters_from_record
 from calibration.report.hidden_truth import (
-    heater_reach_ma,
     own_phase_rad,
     reference_offset_hz,
     true_laws,
@@ -23,6 +22,7 @@ from calibration.report.hidden_truth import (
 )
 from calibration.report.truth_errors import phase_errors, project_out_common_phase
 from lumion_hw.bench.bench import Bench
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from tests.calibration.bench_run import SMALL, Calibrated
 from tests.recorded_calibration import SEED
@@ -75,7 +75,7 @@ def test_a_module_that_is_exactly_on_the_reference_counts_like_the_others() -> N
 
 
 def test_three_terms_are_the_true_law_to_a_tenth_of_a_milliradian(recorded: Calibrated) -> None:
-    bench, reach_ma = recorded.bench, heater_reach_ma(recorded.record)
+    bench, reach_ma = recorded.bench, CalibratedMesh.from_record(recorded.record).max_ma
     laws = true_laws(bench, reach_ma)
     for share in (0.1, 0.5, 1.0):
         square = (share * reach_ma**2)[:, None] ** [1, 2, 3]

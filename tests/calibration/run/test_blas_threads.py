@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from calibration.run.blas_threads import on_one_blas_thread, one_blas_thread
+from calibration.run.blas_threads import one_blas_thread
 from calibration.run.procedure import Calibration
 from calibration.run.verification import verify
 
@@ -25,7 +25,7 @@ def test_the_blas_works_on_one_thread_inside_and_as_before_outside() -> None:
 
 
 def test_threads_come_back_after_a_failure() -> None:
-    @on_one_blas_thread
+    @one_blas_thread()
     def fail() -> None:
         raise ValueError(blas_threads())
 
