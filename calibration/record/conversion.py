@@ -164,6 +164,8 @@ def _recorded_covariance(
     the space. The light shows a heater's phase as a sum over several waveguides, much better than the phase on any of
     them, so errors of its crosstalk in this sum become errors of its law.
     """
+    from scipy.sparse import csr_array
+
     pairs = space.physics.pairs
     if pairs is None:
         return covariance
@@ -173,8 +175,8 @@ def _recorded_covariance(
     transform = np.eye(space.size)
     for power, name in enumerate(LAW_TERMS):
         transform[space.groups[name], group] = parameters.heater_law[:, power, None] * in_sum
-    kept = transform[: group.start]
-    return kept @ covariance @ kept.T
+    kept = csr_array(transform[: group.start])
+    return np.asarray(kept @ (kept @ covariance).T)
 
 
 def _arrays(
