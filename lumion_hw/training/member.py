@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 HEARTBEAT_PERIOD_S = 0.02
-_LEAVE_S = 0.1
-"""Time for a training thread to end after its connections were cut; then it is abandoned."""
+_CUT_PERIOD_S = 0.01
+"""Time between two cuts: a group that is being formed opens further connections."""
 
 
 class RankJob(Protocol):
@@ -48,7 +48,7 @@ class RankJob(Protocol):
         """Wait for all ranks, and return a hash of the state."""
 
     def cut(self) -> None:
-        """Close the connections of the group from another thread; waiting calls raise an error."""
+        """Close the connections of the group from another thread; waiting calls raise an error. May be repeated."""
 
     def leave(self) -> None:
         """Release the group. Does not wait."""
@@ -78,11 +78,8 @@ class Member:
         self._report("warm")
         training: threading.Thread | None = None
         while (order := self._orders.get()) is not None:
-            if training is not None and training.is_alive():
-                # A collective operation may hang although its connections are cut (gloo, torch 2.13). The thread is
-                # then abandoned: it ends when the time limit of the group is over.
-                self._job.cut()
-                training.join(_LEAVE_S)
+            if training is not None:
+                self._end(training)
             self._job.leave()
             if order["do"] == "reset":
                 self._job.reset()
@@ -94,6 +91,12 @@ class Member:
                 training = threading.Thread(target=self._train, args=(order,), daemon=True)
                 training.start()
         return self._is_done
+
+    def _end(self, training: threading.Thread) -> None:
+        """Cut the connections of a training thread until it has ended: the next one uses the same state and groups."""
+        while training.is_alive():
+            self._job.cut()
+            training.join(_CUT_PERIOD_S)
 
     def _report(self, kind: str, **details: Any) -> None:
         line = json.dumps({"is": kind, **details}) + "\n"
@@ -140,5 +143,4 @@ class Member:
         except Exception as error:  # noqa: BLE001 - any error of the group, the sockets or the training step
             reason = "ordered to leave" if self._is_cut.is_set() else f"{type(error).__name__}: {error}"
             self._report("left", generation=generation, words=reason[:200])
-            if generation == self._generation:  # otherwise this thread was abandoned
-                job.cut()
+            job.cut()

@@ -7,7 +7,6 @@ import hashlib
 import importlib
 import os
 import socket
-import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,8 @@ TrainStep = Callable[[Any, Any, int], None]
 _NO_STATE = 1 << 30
 _TIMEOUT_S = 10.0
 """Time limit of a collective operation; a backstop, because the coordinator ends a group earlier."""
+_KEPT_S = 3 * _TIMEOUT_S
+"""Time for which the process groups of a former group are kept: its last operations have ended by then."""
 
 
 class TorchJob:
@@ -154,8 +155,8 @@ class _Group:
         self.steps: Sequence[int] = ()
         self.model: Any = None
         self.optimizer: Any = None
-        self._before = open_sockets()
-        self._own: set[int] | None = None
+        self._before = set(open_sockets())
+        self._own: set[str] | None = None
 
     def open(self, connect: Callable[[], Any]) -> None:
         """Form the group with the store that ``connect`` returns."""
@@ -173,7 +174,7 @@ class _Group:
         """Build the model and optimizer in this group."""
         self.model, self.optimizer = build(self.world // self.per_server, self.per_server)
         # From here on, connections that the training step opens to other places are not this group's.
-        self._own = open_sockets() - self._before
+        self._own = open_sockets().keys() - self._before
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -234,27 +235,39 @@ class _Group:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def cut(self) -> None:
-        """Shut down the group's connections, which ends waiting operations."""
-        for handle in open_sockets() - self._before if self._own is None else self._own:
-            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(handle)) as connection:
+        """Shut down the group's connections, which ends waiting operations.
+
+        A group that is being formed may open further connections: repeat the call until its operations have ended.
+        """
+        sockets = open_sockets()
+        for name in sockets.keys() - self._before if self._own is None else sockets.keys() & self._own:
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(sockets[name])) as connection:
                 # If the listening socket is shut down, the other ranks do not wake (torch 2.13).
                 if not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def release(self) -> None:
-        """Release the process groups in another thread: a hanging operation delays their destructors."""
-        groups: list[Any] = [*self._dist.distributed_c10d._world.pg_map, self.model, self.optimizer]
+        """Release the model, and the process groups once all their operations have ended."""
+        groups = list(self._dist.distributed_c10d._world.pg_map)
         self.model = self.optimizer = None
         with contextlib.suppress(Exception):  # after a cut, an error here means nothing
             self._dist.destroy_process_group()
-        threading.Thread(target=groups.clear, daemon=True).start()
+        # The destructor of a group waits for its operations. If a model is the last object that refers to the group,
+        # all Python threads wait, too, and an operation that needs one of them never ends (torch 2.13).
+        keeping = threading.Timer(_KEPT_S, groups.clear)
+        keeping.daemon = True
+        keeping.start()
 
 
-def open_sockets() -> set[int]:
-    """Return the file descriptors of this process that are sockets."""
-    handles = set()
-    for name in os.listdir("/proc/self/fd"):
+def open_sockets() -> dict[str, int]:
+    """Return the file descriptors of this process that are sockets.
+
+    The keys are the kernel's names of the sockets: a descriptor is used again when its socket is closed.
+    """
+    sockets = dict[str, int]()
+    for handle in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
-            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                handles.add(int(name))
-    return handles
+            name = os.readlink(f"/proc/self/fd/{handle}")
+            if name.startswith("socket:"):
+                sockets[name] = int(handle)
+    return sockets
