@@ -11,12 +11,16 @@ import os
 import queue
 import socket
 import threading
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 HEARTBEAT_PERIOD_S = 0.02
 _CUT_PERIOD_S = 0.01
 """Time between two cuts: a group that is being formed opens further connections."""
+_HUNG_S = 0.1
+"""Time without any activity after which a training thread hangs."""
 
 
 class RankJob(Protocol):
@@ -93,10 +97,20 @@ class Member:
         return self._is_done
 
     def _end(self, training: threading.Thread) -> None:
-        """Cut the connections of a training thread until it has ended: the next one uses the same state and groups."""
+        """Cut the connections of a training thread until it has ended.
+
+        A collective operation may hang for ever although its connections are cut (gloo, torch 2.13): such a thread is
+        abandoned. One that is only slow must end first, because the next one uses the same groups of torch.
+        """
+        activity, since_s = "", time.monotonic()
         while training.is_alive():
             self._job.cut()
             training.join(_CUT_PERIOD_S)
+            before, activity = activity, _activity(training)
+            if activity != before or not activity:
+                since_s = time.monotonic()
+            elif time.monotonic() > since_s + _HUNG_S:
+                return
 
     def _report(self, kind: str, **details: Any) -> None:
         line = json.dumps({"is": kind, **details}) + "\n"
@@ -143,4 +157,15 @@ class Member:
         except Exception as error:  # noqa: BLE001 - any error of the group, the sockets or the training step
             reason = "ordered to leave" if self._is_cut.is_set() else f"{type(error).__name__}: {error}"
             self._report("left", generation=generation, words=reason[:200])
-            job.cut()
+            if generation == self._generation:  # otherwise this thread was abandoned
+                job.cut()
+
+
+def _activity(thread: threading.Thread) -> str:
+    """Return a text that changes when a sleeping thread wakes; empty for a thread that is ready to run."""
+    try:
+        status = Path(f"/proc/self/task/{thread.native_id}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:  # it has ended
+        return ""
+    lines = [line for line in status.splitlines() if "ctxt_switches" in line or line.startswith("State:")]
+    return " ".join(lines) if "S (sleeping)" in status else ""

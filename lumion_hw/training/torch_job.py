@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -45,6 +45,7 @@ class TorchJob:
         self._dist: Any = importlib.import_module("torch.distributed")
         self._build, self._train_step = build, train_step
         self._group: _Group | None = None
+        self._guard = threading.Lock()
         self.step = 0
         self._states: deque[tuple[int, Any]] = deque(maxlen=2)
 
@@ -72,7 +73,9 @@ class TorchJob:
             # Keys of an earlier generation would poison the new group.
             return self._dist.PrefixStore(f"g{order['generation']}", store)
 
-        group = self._group = _Group(int(order["rank"]), int(order["world"]), int(order["per_server"]))
+        group = _Group(int(order["rank"]), int(order["world"]), int(order["per_server"]))
+        with self._guard:
+            self._group = group
         group.open(connect)
         group.build(self._build)
 
@@ -80,10 +83,11 @@ class TorchJob:
         """Exchange the last finished steps of all ranks; ``is_new`` ranks have no state."""
         group = self._joined()
         if is_new:
-            self.reset()
+            with self._changing_state(group):
+                self.reset()
         mine = _NO_STATE if is_new else self.step
         gathered = [self._torch.zeros(1, dtype=self._torch.int64) for _ in range(group.world)]
-        self._dist.all_gather(gathered, self._torch.tensor([mine]))
+        self._dist.all_gather(gathered, self._torch.tensor([mine]), group=group.all_ranks)
         group.steps = [int(step) for step in gathered]
 
     def restore(self) -> None:
@@ -94,7 +98,7 @@ class TorchJob:
         """
         group = self._joined()
         known = [step for step in group.steps if step != _NO_STATE]
-        step = min(known, default=0)
+        step, states = min(known, default=0), deque[tuple[int, Any]](maxlen=2)
         if step > 0:
             if group.is_new:
                 state = group.packed(with_optimizer=True)
@@ -104,26 +108,26 @@ class TorchJob:
                     raise DeviceError(f"the state of step {step} is lost; the last two steps are kept")
             group.exchange(state)
             group.unpack(state)
-            self._states = deque([(step, state)], maxlen=2)
-        else:
-            self._states.clear()
-        self.step = step
+            states.append((step, state))
+        with self._changing_state(group):
+            self._states, self.step = states, step
 
     def train_step(self) -> None:
         """Train one step, and keep the state after it."""
         group = self._joined()
         self._train_step(group.model, group.optimizer, self.step)
         state = group.packed()
-        if self._group is not group:
-            raise DeviceError("another group was formed in the meantime")
-        self.step += 1
-        self._states.append((self.step, state))
+        with self._changing_state(group):
+            self.step += 1
+            self._states.append((self.step, state))
 
     def finish(self) -> str:
         """Wait for all ranks, and return the SHA-256 of this rank's state."""
         group = self._joined()
         digest = hashlib.sha256(group.packed().numpy().tobytes()).hexdigest()
-        self._dist.all_reduce(self._torch.zeros(1))  # no rank leaves before all have the last step
+        self._dist.all_reduce(
+            self._torch.zeros(1), group=group.all_ranks
+        )  # no rank leaves before all have the last step
         return digest
 
     def cut(self) -> None:
@@ -134,10 +138,19 @@ class TorchJob:
 
     def leave(self) -> None:
         """Release the group. Does not wait for an operation that hangs."""
-        group, self._group = self._group, None
+        with self._guard:
+            group, self._group = self._group, None
         if group is not None:
             group.cut()
             group.release()
+
+    @contextlib.contextmanager
+    def _changing_state(self, group: _Group) -> Iterator[None]:
+        # A thread whose operation hung may go on after the next group was formed.
+        with self._guard:
+            if self._group is not group:
+                raise DeviceError("another group was formed in the meantime")
+            yield
 
     def _joined(self) -> _Group:
         if self._group is None:
@@ -155,6 +168,7 @@ class _Group:
         self.steps: Sequence[int] = ()
         self.model: Any = None
         self.optimizer: Any = None
+        self.all_ranks: Any = None
         self._before = set(open_sockets())
         self._own: set[str] | None = None
 
@@ -164,6 +178,7 @@ class _Group:
         # A group that could not be formed leaves its number behind, and the number is part of the keys in the store.
         self._dist.distributed_c10d._world.group_count = 0
         self._dist.init_process_group("gloo", store=connect(), rank=self.rank, world_size=self.world, timeout=limit)
+        self.all_ranks = self._dist.group.WORLD
 
     @property
     def is_new(self) -> bool:
@@ -228,9 +243,9 @@ class _Group:
             if source is None:
                 raise DeviceError(f"no server is left that has the state of rank {rank}")
             if self.rank == source:
-                self._dist.send(state, rank)
+                self._dist.send(state, rank, group=self.all_ranks)
             elif self.rank == rank:
-                self._dist.recv(state, source)
+                self._dist.recv(state, source, group=self.all_ranks)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

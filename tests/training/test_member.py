@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lumion_hw.training import member as module
 from lumion_hw.training.member import Member
 from tests.waiting import PATIENCE_S
 
@@ -15,9 +16,15 @@ STEPS = 2
 
 
 class StubbornJob:
-    """A job whose first group opens connections after the first cuts, so that only the last cut ends its step."""
+    """A job whose first step does not end at the first cuts.
 
-    def __init__(self, cuts: int) -> None:
+    Args:
+        cuts: Number of cuts that end the step.
+        hangs: Whether the step sleeps meanwhile; otherwise it works.
+    """
+
+    def __init__(self, cuts: int, *, hangs: bool = False) -> None:
+        self.hangs = hangs
         self.step, self.generation = 0, 0
         self.overlaps: list[int] = []
         self._cuts_left, self._is_waiting = cuts, False
@@ -44,7 +51,8 @@ class StubbornJob:
     def train_step(self) -> None:
         if self.generation == 1:
             self._is_waiting = True
-            assert self._is_cut.wait(PATIENCE_S)
+            while not self._is_cut.wait(PATIENCE_S if self.hangs else 1e-3):
+                pass
             self._is_waiting = False
             raise ConnectionError("cut")
         self.step += 1
@@ -70,9 +78,9 @@ def control() -> Iterator[tuple[socket.socket, socket.socket]]:
         end.close()
 
 
-def test_a_rank_joins_no_group_before_its_last_step_has_ended(control: tuple[socket.socket, socket.socket]) -> None:
+def train_in_two_groups(control: tuple[socket.socket, socket.socket], job: StubbornJob) -> None:
+    """Let a rank leave its first group in the middle of a step, and finish the job in a second one."""
     coordinator, own = control
-    job = StubbornJob(cuts=20)
     member = threading.Thread(target=Member(own, job).run, daemon=True)
     member.start()
     with coordinator.makefile("r", encoding="utf-8") as lines:
@@ -87,9 +95,22 @@ def test_a_rank_joins_no_group_before_its_last_step_has_ended(control: tuple[soc
         await_report("state_restored")
         order("leave")
         order("form", generation=2)
-        await_report("left")
         assert await_report("done")["generation"] == 2
-        assert job.overlaps == []
         coordinator.shutdown(socket.SHUT_RDWR)
         member.join(PATIENCE_S)
         assert not member.is_alive()
+
+
+def test_a_rank_joins_no_group_before_its_last_step_has_ended(control: tuple[socket.socket, socket.socket]) -> None:
+    job = StubbornJob(cuts=20)
+    train_in_two_groups(control, job)
+    assert job.overlaps == []
+
+
+def test_a_step_that_hangs_is_abandoned(
+    control: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_HUNG_S", 0.0)
+    job = StubbornJob(cuts=1_000_000, hangs=True)
+    train_in_two_groups(control, job)
+    assert job.overlaps == [2]

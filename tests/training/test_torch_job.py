@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from lumion_hw.errors import DeviceError
 from lumion_hw.training import torch_job
-from lumion_hw.training.torch_job import _Group
+from lumion_hw.training.torch_job import TorchJob, _Group
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
@@ -50,6 +51,18 @@ def test_a_group_is_kept_until_its_last_operations_have_ended(monkeypatch: pytes
     assert kept() is not None, "its destructor would wait for operations that hang"
     ((after_s, let_go),) = started
     assert after_s > torch_job._TIMEOUT_S
+    del group
     let_go()
     gc.collect()
     assert kept() is None
+
+
+def test_a_thread_that_was_abandoned_changes_no_state() -> None:
+    job = TorchJob(lambda servers, per_server: (None, None), lambda model, optimizer, step: job.leave())
+    job._group = SimpleNamespace(  # type: ignore[assignment]
+        model=None, optimizer=None, packed=lambda: "state", cut=lambda: None, release=lambda: None
+    )
+    with pytest.raises(DeviceError, match="another group was formed"):
+        job.train_step()
+    assert job.step == 0
+    assert not job._states
