@@ -23,7 +23,7 @@ _NO_STATE = 1 << 30
 _TIMEOUT_S = 10.0
 """Time limit of a collective operation; a backstop, because the coordinator ends a group earlier."""
 _KEPT_S = 3 * _TIMEOUT_S
-"""Time for which the process groups of a former group are kept: its last operations have ended by then."""
+"""Time for which the process groups of a former group are kept; all operations have ended by then, or hang."""
 
 
 class TorchJob:
@@ -125,9 +125,8 @@ class TorchJob:
         """Wait for all ranks, and return the SHA-256 of this rank's state."""
         group = self._joined()
         digest = hashlib.sha256(group.packed().numpy().tobytes()).hexdigest()
-        self._dist.all_reduce(
-            self._torch.zeros(1), group=group.all_ranks
-        )  # no rank leaves before all have the last step
+        # No rank leaves before all have the last step.
+        self._dist.all_reduce(self._torch.zeros(1), group=group.all_ranks)
         return digest
 
     def cut(self) -> None:
