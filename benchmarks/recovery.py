@@ -21,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -269,32 +269,32 @@ def chaos(sequences: int) -> None:
 
 
 def rehearsal(trials: int) -> None:
-    from lumion_hw.rehearsal import RehearsalSetting, SwitchedLight, rehearse
+    from lumion_hw.rehearsal import LightFabric, RehearsalSetting, SwitchedLight, rehearse
     from lumion_hw.rehearsal.bench_fabric import BenchFabric
     from lumion_hw.rehearsal.timing import table
 
     goals_ms = {1: {"light": 250.0, "kill": 150.0, "freeze": 400.0}, 2: {"light": 300.0}}
     with Bench.emulate(seed=4) as bench:
         record = record_of_truth(bench)
-    with tempfile.TemporaryDirectory() as folder:
-        for title, fabric in (
-            ("a switch of 10 ms", SwitchedLight(["server0", "server1"], ["server2"])),
-            ("the emulated bench", BenchFabric("lumion-prototype", record, folder, seed=4)),
-        ):
-            with contextlib.closing(fabric):
-                for accelerators, goals in goals_ms.items():
-                    setting = RehearsalSetting(accelerators=accelerators)
-                    for each in rehearse(fabric, ["light", "kill", "freeze"], setting, trials=trials):
-                        rows = {row["name"]: row for row in table(each.trials)}
-                        cells = "; ".join(f"{name} {row['at_ms']:.0f}" for name, row in rows.items())
-                        first, goal = rows["first_step"], goals.get(each.fault)
-                        print(
-                            f"{title}, {each.ranks} ranks, {each.job}, {each.network}, {each.fault}: "
-                            f"first step {first['at_ms']:.0f} ms ({first['least_ms']:.0f}, {first['most_ms']:.0f})"
-                            f"{f', goal {goal:.0f}' if goal else ''}; "
-                            f"bit-identical {sum(each.identical)} of {len(each.identical)}. Medians: {cells}",
-                            flush=True,
-                        )
+    fabrics: dict[str, Callable[[str], LightFabric]] = {
+        "a switch of 10 ms": lambda folder: SwitchedLight(["server0", "server1"], ["server2"]),
+        "the emulated bench": lambda folder: BenchFabric("lumion-prototype", record, folder, seed=4),
+    }
+    for title, fabric in fabrics.items():
+        for accelerators, goals in goals_ms.items():
+            setting = RehearsalSetting(accelerators=accelerators)
+            with tempfile.TemporaryDirectory() as folder, contextlib.closing(fabric(folder)) as light:
+                for each in rehearse(light, ["light", "kill", "freeze"], setting, trials=trials):
+                    rows = {row["name"]: row for row in table(each.trials)}
+                    cells = "; ".join(f"{name} {row['at_ms']:.0f}" for name, row in rows.items())
+                    first, goal = rows["first_step"], goals.get(each.fault)
+                    print(
+                        f"{title}, {each.ranks} ranks, {each.job}, {each.network}, {each.fault}: "
+                        f"first step {first['at_ms']:.0f} ms ({first['least_ms']:.0f}, {first['most_ms']:.0f})"
+                        f"{f', goal {goal:.0f}' if goal else ''}; "
+                        f"bit-identical {sum(each.identical)} of {len(each.identical)}. Medians: {cells}",
+                        flush=True,
+                    )
 
 
 PARTS = {"bench": (bench_time, 10), "quiet": (quiet, 10_000), "chaos": (chaos, 200), "rehearsal": (rehearsal, 10)}

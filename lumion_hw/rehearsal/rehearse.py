@@ -126,7 +126,7 @@ def rehearse(
     At the end all started processes are ended and all namespaces removed, also after an error.
 
     Args:
-        fabric: The light between the servers; the caller closes it.
+        fabric: The light between the servers, not used before; the caller closes it.
         faults: Faults to inject.
         setting: Settings.
         trials: Trials per fault.

@@ -11,12 +11,16 @@ import os
 import queue
 import socket
 import threading
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 HEARTBEAT_PERIOD_S = 0.02
-_LEAVE_S = 0.1
-"""Time for a training thread to end after its connections were cut; then it is abandoned."""
+_CUT_PERIOD_S = 0.01
+"""Time between two cuts: a group that is being formed opens further connections."""
+_HUNG_S = 0.1
+"""Time without any activity after which a training thread hangs."""
 
 
 class RankJob(Protocol):
@@ -48,7 +52,7 @@ class RankJob(Protocol):
         """Wait for all ranks, and return a hash of the state."""
 
     def cut(self) -> None:
-        """Close the connections of the group from another thread; waiting calls raise an error."""
+        """Close the connections of the group from another thread; waiting calls raise an error. May be repeated."""
 
     def leave(self) -> None:
         """Release the group. Does not wait."""
@@ -78,11 +82,8 @@ class Member:
         self._report("warm")
         training: threading.Thread | None = None
         while (order := self._orders.get()) is not None:
-            if training is not None and training.is_alive():
-                # A collective operation may hang although its connections are cut (gloo, torch 2.13). The thread is
-                # then abandoned: it ends when the time limit of the group is over.
-                self._job.cut()
-                training.join(_LEAVE_S)
+            if training is not None:
+                self._end(training)
             self._job.leave()
             if order["do"] == "reset":
                 self._job.reset()
@@ -94,6 +95,22 @@ class Member:
                 training = threading.Thread(target=self._train, args=(order,), daemon=True)
                 training.start()
         return self._is_done
+
+    def _end(self, training: threading.Thread) -> None:
+        """Cut the connections of a training thread until it has ended.
+
+        A collective operation may hang for ever although its connections are cut (gloo, torch 2.13): such a thread is
+        abandoned. One that is only slow must end first, because the next one uses the same groups of torch.
+        """
+        activity, since_s = "", time.monotonic()
+        while training.is_alive():
+            self._job.cut()
+            training.join(_CUT_PERIOD_S)
+            before, activity = activity, _activity(training)
+            if activity != before or not activity:
+                since_s = time.monotonic()
+            elif time.monotonic() > since_s + _HUNG_S:
+                return
 
     def _report(self, kind: str, **details: Any) -> None:
         line = json.dumps({"is": kind, **details}) + "\n"
@@ -142,3 +159,13 @@ class Member:
             self._report("left", generation=generation, words=reason[:200])
             if generation == self._generation:  # otherwise this thread was abandoned
                 job.cut()
+
+
+def _activity(thread: threading.Thread) -> str:
+    """Return a text that changes when a sleeping thread wakes; empty for a thread that is ready to run."""
+    try:
+        status = Path(f"/proc/self/task/{thread.native_id}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:  # it has ended
+        return ""
+    lines = [line for line in status.splitlines() if "ctxt_switches" in line or line.startswith("State:")]
+    return " ".join(lines) if "S (sleeping)" in status else ""

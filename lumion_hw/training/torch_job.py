@@ -7,10 +7,9 @@ import hashlib
 import importlib
 import os
 import socket
-import stat
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -23,6 +22,8 @@ TrainStep = Callable[[Any, Any, int], None]
 _NO_STATE = 1 << 30
 _TIMEOUT_S = 10.0
 """Time limit of a collective operation; a backstop, because the coordinator ends a group earlier."""
+_KEPT_S = 3 * _TIMEOUT_S
+"""Time for which the process groups of a former group are kept; all operations have ended by then, or hang."""
 
 
 class TorchJob:
@@ -44,6 +45,7 @@ class TorchJob:
         self._dist: Any = importlib.import_module("torch.distributed")
         self._build, self._train_step = build, train_step
         self._group: _Group | None = None
+        self._guard = threading.Lock()
         self.step = 0
         self._states: deque[tuple[int, Any]] = deque(maxlen=2)
 
@@ -71,7 +73,9 @@ class TorchJob:
             # Keys of an earlier generation would poison the new group.
             return self._dist.PrefixStore(f"g{order['generation']}", store)
 
-        group = self._group = _Group(int(order["rank"]), int(order["world"]), int(order["per_server"]))
+        group = _Group(int(order["rank"]), int(order["world"]), int(order["per_server"]))
+        with self._guard:
+            self._group = group
         group.open(connect)
         group.build(self._build)
 
@@ -79,10 +83,11 @@ class TorchJob:
         """Exchange the last finished steps of all ranks; ``is_new`` ranks have no state."""
         group = self._joined()
         if is_new:
-            self.reset()
+            with self._changing_state(group):
+                self.reset()
         mine = _NO_STATE if is_new else self.step
         gathered = [self._torch.zeros(1, dtype=self._torch.int64) for _ in range(group.world)]
-        self._dist.all_gather(gathered, self._torch.tensor([mine]))
+        self._dist.all_gather(gathered, self._torch.tensor([mine]), group=group.all_ranks)
         group.steps = [int(step) for step in gathered]
 
     def restore(self) -> None:
@@ -93,7 +98,7 @@ class TorchJob:
         """
         group = self._joined()
         known = [step for step in group.steps if step != _NO_STATE]
-        step = min(known, default=0)
+        step, states = min(known, default=0), deque[tuple[int, Any]](maxlen=2)
         if step > 0:
             if group.is_new:
                 state = group.packed(with_optimizer=True)
@@ -103,26 +108,25 @@ class TorchJob:
                     raise DeviceError(f"the state of step {step} is lost; the last two steps are kept")
             group.exchange(state)
             group.unpack(state)
-            self._states = deque([(step, state)], maxlen=2)
-        else:
-            self._states.clear()
-        self.step = step
+            states.append((step, state))
+        with self._changing_state(group):
+            self._states, self.step = states, step
 
     def train_step(self) -> None:
         """Train one step, and keep the state after it."""
         group = self._joined()
         self._train_step(group.model, group.optimizer, self.step)
         state = group.packed()
-        if self._group is not group:
-            raise DeviceError("another group was formed in the meantime")
-        self.step += 1
-        self._states.append((self.step, state))
+        with self._changing_state(group):
+            self.step += 1
+            self._states.append((self.step, state))
 
     def finish(self) -> str:
         """Wait for all ranks, and return the SHA-256 of this rank's state."""
         group = self._joined()
         digest = hashlib.sha256(group.packed().numpy().tobytes()).hexdigest()
-        self._dist.all_reduce(self._torch.zeros(1))  # no rank leaves before all have the last step
+        # No rank leaves before all have the last step.
+        self._dist.all_reduce(self._torch.zeros(1), group=group.all_ranks)
         return digest
 
     def cut(self) -> None:
@@ -133,10 +137,19 @@ class TorchJob:
 
     def leave(self) -> None:
         """Release the group. Does not wait for an operation that hangs."""
-        group, self._group = self._group, None
+        with self._guard:
+            group, self._group = self._group, None
         if group is not None:
             group.cut()
             group.release()
+
+    @contextlib.contextmanager
+    def _changing_state(self, group: _Group) -> Iterator[None]:
+        # A thread whose operation hung may go on after the next group was formed.
+        with self._guard:
+            if self._group is not group:
+                raise DeviceError("another group was formed in the meantime")
+            yield
 
     def _joined(self) -> _Group:
         if self._group is None:
@@ -154,8 +167,9 @@ class _Group:
         self.steps: Sequence[int] = ()
         self.model: Any = None
         self.optimizer: Any = None
-        self._before = open_sockets()
-        self._own: set[int] | None = None
+        self.all_ranks: Any = None
+        self._before = set(open_sockets())
+        self._own: set[str] | None = None
 
     def open(self, connect: Callable[[], Any]) -> None:
         """Form the group with the store that ``connect`` returns."""
@@ -163,6 +177,7 @@ class _Group:
         # A group that could not be formed leaves its number behind, and the number is part of the keys in the store.
         self._dist.distributed_c10d._world.group_count = 0
         self._dist.init_process_group("gloo", store=connect(), rank=self.rank, world_size=self.world, timeout=limit)
+        self.all_ranks = self._dist.group.WORLD
 
     @property
     def is_new(self) -> bool:
@@ -173,7 +188,7 @@ class _Group:
         """Build the model and optimizer in this group."""
         self.model, self.optimizer = build(self.world // self.per_server, self.per_server)
         # From here on, connections that the training step opens to other places are not this group's.
-        self._own = open_sockets() - self._before
+        self._own = open_sockets().keys() - self._before
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -227,34 +242,46 @@ class _Group:
             if source is None:
                 raise DeviceError(f"no server is left that has the state of rank {rank}")
             if self.rank == source:
-                self._dist.send(state, rank)
+                self._dist.send(state, rank, group=self.all_ranks)
             elif self.rank == rank:
-                self._dist.recv(state, source)
+                self._dist.recv(state, source, group=self.all_ranks)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def cut(self) -> None:
-        """Shut down the group's connections, which ends waiting operations."""
-        for handle in open_sockets() - self._before if self._own is None else self._own:
-            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(handle)) as connection:
+        """Shut down the group's connections, which ends waiting operations.
+
+        A group that is being formed may open further connections: repeat the call until its operations have ended.
+        """
+        sockets = open_sockets()
+        for name in sockets.keys() - self._before if self._own is None else sockets.keys() & self._own:
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(sockets[name])) as connection:
                 # If the listening socket is shut down, the other ranks do not wake (torch 2.13).
                 if not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def release(self) -> None:
-        """Release the process groups in another thread: a hanging operation delays their destructors."""
-        groups: list[Any] = [*self._dist.distributed_c10d._world.pg_map, self.model, self.optimizer]
+        """Release the model, and the process groups once all their operations have ended."""
+        groups = list(self._dist.distributed_c10d._world.pg_map)
         self.model = self.optimizer = None
         with contextlib.suppress(Exception):  # after a cut, an error here means nothing
             self._dist.destroy_process_group()
-        threading.Thread(target=groups.clear, daemon=True).start()
+        # The destructor of a group waits for its operations. If a model is the last object that refers to the group,
+        # all Python threads wait, too, and an operation that needs one of them never ends (torch 2.13).
+        keeping = threading.Timer(_KEPT_S, groups.clear)
+        keeping.daemon = True
+        keeping.start()
 
 
-def open_sockets() -> set[int]:
-    """Return the file descriptors of this process that are sockets."""
-    handles = set()
-    for name in os.listdir("/proc/self/fd"):
+def open_sockets() -> dict[str, int]:
+    """Return the file descriptors of this process that are sockets.
+
+    The keys are the kernel's names of the sockets: a descriptor is used again when its socket is closed.
+    """
+    sockets = dict[str, int]()
+    for handle in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
-            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                handles.add(int(name))
-    return handles
+            name = os.readlink(f"/proc/self/fd/{handle}")
+            if name.startswith("socket:"):
+                sockets[name] = int(handle)
+    return sockets

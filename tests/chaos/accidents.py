@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, tzinfo
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -12,7 +12,7 @@ from unittest import mock
 
 from lumion_hw.circuits import BenchLock, lease_clock, lock, lock_owner, state
 from lumion_hw.errors import BusyError, LumionError
-from tests.chaos.lives import Life, Step
+from tests.chaos.lives import Life, Step, sever
 from tests.chaos.scene import Scene
 
 
@@ -89,27 +89,42 @@ def clock_step(seconds: float) -> Callable[[Scene], None]:
     """Return the strike that the time of day jumps at a random instant, and stays wrong."""
 
     def strike(scene: Scene) -> None:
-        scene.at_random(lambda life, step: scene.last.enter_context(stepped_time(seconds)))
+        scene.at_random(lambda life, step: scene.last.enter_context(wrong_time(lambda now_s: now_s + seconds)))
 
     return strike
 
 
-@contextlib.contextmanager
-def stepped_time(seconds: float) -> Iterator[None]:
-    """Let the time of day be wrong where circuits, leases and locks read it."""
+def clock_stop(scene: Scene) -> None:
+    """The time of day stands still from a random instant on."""
 
-    class Stepped(datetime):
+    def strike(life: Life, step: Step) -> None:
+        del life, step
+        stopped_s = lock.time.time()
+        scene.last.enter_context(wrong_time(lambda now_s: stopped_s))
+
+    scene.at_random(strike)
+
+
+@contextlib.contextmanager
+def wrong_time(shown_s: Callable[[float], float]) -> Iterator[None]:
+    """Let the time of day be wrong where circuits, leases and locks read it.
+
+    Args:
+        shown_s: Returns the time that is shown for a true time, both in s since 1970.
+    """
+    real = lock.time
+
+    class Wrong(datetime):
         @classmethod
         def now(cls, tz: tzinfo | None = None) -> Self:
-            return super().now(tz) + timedelta(seconds=seconds)
+            return cls.fromtimestamp(shown_s(real.time()), tz)
 
-    real = lock.time
-    wrong = SimpleNamespace(time=lambda: real.time() + seconds, monotonic=real.monotonic, sleep=real.sleep)
+    wrong = SimpleNamespace(time=lambda: shown_s(real.time()), monotonic=real.monotonic, sleep=real.sleep)
     with (
         mock.patch.object(lock, "time", wrong),
-        mock.patch.object(lock, "datetime", Stepped),
-        mock.patch.object(lease_clock, "datetime", Stepped),
-        mock.patch.object(state, "datetime", Stepped),
+        mock.patch.object(lock, "datetime", Wrong),
+        mock.patch.object(lease_clock, "datetime", Wrong),
+        mock.patch.object(state, "datetime", Wrong),
     ):
         yield
 
@@ -127,7 +142,7 @@ def flipped_bit(name: str) -> Callable[[Scene], None]:
         flipped = int(scene.rng.integers(len(damaged)))
         damaged[flipped] ^= 1 << int(scene.rng.integers(8))
         path.write_bytes(damaged)
-        complete = b'"entry":"ended"' if name == "circuits.jsonl" else b'"state":'
+        complete = b'"state":' if name == "fabric.jsonl" else b'"entry":"ended"'
         # The header, and everything from the last complete entry on, have to be whole.
         last = whole.rfind(b"\n", 0, whole.rfind(complete)) if complete in whole else -1
         if flipped > last or flipped <= whole.index(b"\n"):
@@ -173,3 +188,8 @@ def fibre_cut(scene: Any) -> None:
 
     scene.at_random(strike)
     scene.repairs.append(fibres.plug)
+
+
+def connection_lost(scene: Any) -> None:
+    """An operator loses the connection to one of the benches at a random instant, until the program ends."""
+    scene.at_random(sever(str(scene.choice(*scene.racks.servers))))

@@ -239,6 +239,15 @@ def kill_in_the_middle(life: Life, step: Step) -> None:
     life.kill()
 
 
+def lose_power(life: Life, step: Step) -> None:
+    """Let the host lose power in the next write to a file: the file gets its new length, but zeros for the data."""
+    if step.handle < 0:
+        life.accidents[life.steps + 1] = lose_power
+        return
+    os.write(step.handle, bytes(len(step.data)))
+    life.kill()
+
+
 def disk(error: int) -> Accident:
     """Return the accident that every write to a file fails from now on."""
 

@@ -123,6 +123,8 @@ class OperatorsView:
 
         def call(*arguments: Any) -> Any:
             self.life.before(Step(self.server.name))
+            if self.server.name in self.life.severed:
+                raise LinkLost(f"the connection to the server of {self.server.name} is lost")
             outcome = method(*arguments)
             self.life.check_alive()
             return outcome

@@ -19,6 +19,8 @@ from numpy.random import Generator
 from tests.chaos import devices, one_bench, one_fabric, scans, served, several_meshes
 from tests.chaos.accidents import (
     clock_step,
+    clock_stop,
+    connection_lost,
     fibre_cut,
     flipped_bit,
     flipped_fabric_bit,
@@ -27,7 +29,7 @@ from tests.chaos.accidents import (
     second_program,
     take_over,
 )
-from tests.chaos.lives import disk, kill, kill_in_the_middle, pause, sever, slow_disk
+from tests.chaos.lives import disk, kill, kill_in_the_middle, lose_power, pause, sever, slow_disk
 from tests.chaos.scene import Fault, Findings, Scene, injected
 
 CMIS = "fabric of CMIS modules"
@@ -113,6 +115,7 @@ BOTH_OR_NONE = "after `recover`, each circuit is whole or gone on all benches"
 PROCESS: tuple[tuple[str, Strike], ...] = (
     ("program killed", at_random(kill)),
     ("program killed while it writes its journal", at_random(kill_in_the_middle)),
+    ("host loses power: zeros in place of a journal entry", at_random(lose_power)),
     ("disk full", at_random(disk(errno.ENOSPC))),
     ("disk fails (EIO)", at_random(disk(errno.EIO))),
     ("state directory belongs to somebody else", at_random(disk(errno.EACCES))),
@@ -123,6 +126,7 @@ PROCESS: tuple[tuple[str, Strike], ...] = (
 TIME: tuple[tuple[str, Strike], ...] = (
     ("time of day steps back by a day", clock_step(-86400.0)),
     ("time of day steps ahead by ten years", clock_step(3.2e8)),
+    ("time of day stands still", clock_stop),
 )
 CONTROLLER: tuple[tuple[str, Strike], ...] = (
     ("mesh controller loses power", injected("mesh0", "no_power")),
@@ -210,10 +214,12 @@ FAULTS: tuple[Fault, ...] = (
     Fault("a bit of the fabric's journal flips", FABRIC, DAMAGED, flipped_fabric_bit),
     Fault("second manager", FABRIC, ONE_PROGRAM, second_program),
     Fault("`lumion hold` of another user", FABRIC, HELD, hold_of_another_user),
-    *rows(OPERATOR, BOTH_OR_NONE, PROCESS, weight=1.5),
+    *rows(OPERATOR, BOTH_OR_NONE, PROCESS, TIME, weight=1.5),
+    Fault("connection to a bench lost", OPERATOR, BOTH_OR_NONE, connection_lost),
+    Fault("a bit of the joined meshes' journal flips", OPERATOR, DAMAGED, flipped_bit("joined.jsonl")),
     Fault("fibre between meshes pulled", OPERATOR, "the message names the fibre; all benches are set back", fibre_cut),
     Fault("second operator", OPERATOR, ONE_OPERATOR, several_meshes.second_operator),
-    *rows(MESHES, BOTH_OR_NONE, PROCESS, CONTROLLER),
+    *rows(MESHES, BOTH_OR_NONE, PROCESS, TIME, CONTROLLER),
     *devices.FAULTS,
     *scans.FAULTS,
     *served.FAULTS,

@@ -1,18 +1,16 @@
 """Joined benches that other processes serve: four racks and a spine, each with its server and its emulator."""
 
 import json
-import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from lumion_hw.joined import load_joined
+from tests.joined.served_benches import ServedBenches, with_free_ports
 from tests.waiting import PATIENCE_S, Bound
 
 # Five servers at a time keep two cores busy for minutes.
@@ -24,44 +22,8 @@ CIRCUITS = ("rack0:sfp0:rack1:sfp1", "rack1:sfp0:rack2:sfp3", "rack2:sfp5:rack3:
 
 
 @dataclass
-class FiveServers:
+class FiveServers(ServedBenches):
     """The servers of the example, on free ports."""
-
-    folder: Path
-    not_for_ever: Bound
-    processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
-
-    def start(self, name: str) -> None:
-        """Start the server of one bench."""
-        port = re.search(r"([0-9]+)$", str(load_joined(self.folder / "joined.yaml").benches[name].address))
-        assert port is not None
-        command = [sys.executable, "-m", "lumion_hw.cli", "serve", f"{name}.yaml", "--emulate", "--seed", str(SEED)]
-        command += ["--record", f"{name}.json", "--state", f"state-{name}", "--no-fabric", "--json"]
-        command += ["--pva", "--pva-port", port[1], "--joined", "joined.yaml"]
-        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True)
-        self.not_for_ever(process)
-        self.processes[name] = process
-
-    def await_start(self, name: str) -> None:
-        """Wait until a server is ready."""
-        output = self.processes[name].stdout
-        assert output is not None
-        assert json.loads(output.readline())["bench"] == name
-
-    def kill(self, name: str) -> None:
-        """Kill a server; its emulator ends with it."""
-        self.processes[name].kill()
-        self.processes[name].communicate(timeout=PATIENCE_S)
-
-    def lumion(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of ``lumion joined`` with the file and the state directory of the operator."""
-        verb, *others = arguments
-        command = [sys.executable, "-m", "lumion_hw.cli", "joined", verb, "joined.yaml", *others]
-        return self.run([*command, "--state", "state-operator"])
-
-    def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        """Run a program in the folder of the example."""
-        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
     def operator(self, accident: str) -> subprocess.CompletedProcess[str]:
         """Connect one circuit with a program in which an accident happens."""
@@ -76,53 +38,20 @@ with JoinedMeshes.open(load_joined("joined.yaml"), "state-operator") as meshes:
 """
         return self.run([sys.executable, "-c", program])
 
-    def circuits(self) -> set[str]:
-        """Return the circuits that are complete on all benches."""
-        document = json.loads(self.lumion("status", "--json").stdout)
-        assert not any(circuit["problems"] for circuit in document["circuits"]), document
-        return {circuit["circuit"] for circuit in document["circuits"]}
-
 
 @pytest.fixture
 def servers(tmp_path: Path, not_for_ever: Bound) -> Iterator[FiveServers]:
     for source in EXAMPLE.glob("*.yaml"):
         text = with_free_ports(source.read_text(encoding="utf-8"))
         (tmp_path / source.name).write_text(text, encoding="utf-8")
-    file = load_joined(tmp_path / "joined.yaml")
     run_script(tmp_path, EXAMPLE / "emulated_records.py")
-    servers = FiveServers(tmp_path, not_for_ever)
-    for name in file.benches:
-        servers.start(name)
-    for name in file.benches:
-        servers.await_start(name)
-    yield servers
-    for process in servers.processes.values():
-        process.terminate()
-    for process in servers.processes.values():
-        process.communicate(timeout=PATIENCE_S)
+    with FiveServers(tmp_path, SEED, not_for_ever).running() as servers:
+        yield servers
 
 
 def run_script(folder: Path, script: Path) -> None:
     """Run a script in a folder."""
     subprocess.run([sys.executable, str(script)], cwd=folder, check=True, timeout=PATIENCE_S)
-
-
-def with_free_ports(text: str) -> str:
-    """Return a file with free ports in place of its own, all replaced at once."""
-    numbers = re.findall(r"127\.0\.0\.1:([0-9]+)", text) + re.findall(r"emulated_port: ([0-9]+)", text)
-    ports = dict(zip(numbers, map(str, free_ports(len(numbers))), strict=True))
-    return re.sub(r"\b[0-9]+\b", lambda number: ports.get(number[0], number[0]), text)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that neither TCP nor UDP uses at the moment."""
-    sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def test_circuits_over_five_servers_survive_killed_programs_and_servers(servers: FiveServers) -> None:

@@ -144,7 +144,8 @@ class FramedSession(DeviceErrors):
     Args:
         link: Link to the controller, opened by :meth:`open`.
         clock: Clock of the link.
-        name: Host name that the controller reports to other hosts; at most 16 bytes of UTF-8.
+        name: Name of the program, which the controller reports to other hosts; at most 16 bytes of UTF-8. Names of
+            computers and users do not belong here.
         baud: UART speed between host and controller in bit/s; ``None`` for USB, pty and TCP.
         session_ids: Source of session ids 1…65535; random by default.
         first_seq: Sequence number of the first request; numbers wrap at 65536.

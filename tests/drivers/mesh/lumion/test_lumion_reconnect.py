@@ -195,6 +195,11 @@ def test_a_busy_controller_is_tried_again_and_never_taken_over_without_an_own_lo
     driver.program(table(1.0))
 
 
+def test_hello_names_the_program_and_not_the_computer(make: Make, board: SpecBoard) -> None:
+    make().faults()
+    assert [request.name for request in board.sent(fp.HelloRequest)] == ["lumion"]
+
+
 def test_another_device_behind_the_same_plug_is_not_driven(make: Make, board: SpecBoard, clock: VirtualClock) -> None:
     driver = make(reconnect=ReconnectPolicy())
     unplug(board, driver)
