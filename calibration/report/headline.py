@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from calibration.diagnose.element_faults import UNSEEN_PUC
 from calibration.report.numbers import Metric, metrics
 from lumion_hw.files.escaping import one_line
 from lumion_hw.mesh.layout.cells import NO_CHANNEL
@@ -79,6 +80,19 @@ def _certificate(record: CalibrationRecord) -> tuple[bool, str]:
     if record.quality.get("fit_certified", 1.0) < 1.0:
         return False, "the fit does not explain all readings"
     return True, ""
+
+
+def certified_uses(record: CalibrationRecord) -> str:
+    """Return the uses for which a record is certified (docs/certificate.md), or ``no use``.
+
+    With PUCs without light, a use of the whole mesh needs them too, so their number is added.
+    """
+    certified, _ = _certificate(record)
+    uses = ", ".join(use for use in USES if not record.doubts_for(use)) if certified else ""
+    unseen = sum(defect.kind == UNSEEN_PUC for defect in record.defects)
+    if not uses or not unseen:
+        return uses or "no use"
+    return f"{uses}; without {'the PUC that gets' if unseen == 1 else f'the {unseen} PUCs that get'} no light"
 
 
 def _certified_uses(record: CalibrationRecord) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from calibration.diagnose.element_faults import LEFT_OUT, UNSEEN_PUC
 from calibration.record.export import tables
 from calibration.report import numbers, uncertainty
-from calibration.report.headline import headline
+from calibration.report.headline import certified_uses, headline
 from calibration.report.page import Block, Picture, ReportTable, Section
 from calibration.report.readings import Readings
 from lumion_hw.errors import LumionError
@@ -241,7 +241,7 @@ def _validity(material: Material) -> Iterator[Block]:
             "heater phase, rad",
             f"0 … {min(max_phases_rad):.2f} for the weakest heater" if max_phases_rad else "no heater",
         ],
-        ["serves", "switching, rings and interferometers" if record.joints else "switching only: no loop phases"],
+        ["certified for", certified_uses(record) if record.joints else "switching only: no loop phases"],
     ]
     yield ReportTable(("holds for", ""), rows)
 
@@ -258,7 +258,13 @@ def _phase_map(material: Material) -> Iterator[Block]:
     failed = [puc for puc in pucs if record.pucs[puc].passive_phase_rad is None and puc not in unlit]
     channels = record.heater_channels
     svg = mesh_svg(
-        record.mesh, values=values, failed=failed, unlit=unlit, heater_channels=channels, title="Phase uncertainty"
+        record.mesh,
+        values=values,
+        failed=failed,
+        unlit=unlit,
+        heater_channels=channels,
+        fibres=_connected_ports(record),
+        title="Phase uncertainty",
     )
     label = "passive phase on PUCs, loop phase in cells"
     yield Picture(
@@ -271,12 +277,17 @@ def _unlit(record: CalibrationRecord) -> set[int]:
     return left_out | {defect.number for defect in record.defects if defect.kind == UNSEEN_PUC}
 
 
+def _connected_ports(record: CalibrationRecord) -> set[int]:
+    return {*record.monitor_ports, *(entry.port for entry in record.ports if entry.source_dbm is not None)}
+
+
 def _losses(material: Material) -> Iterator[Block]:
     record = material.record
     unlit = _unlit(record)
     losses = {puc: loss_db for puc, loss_db in enumerate(record.loss_db.tolist()) if puc not in unlit}
     values = PictureValues("insertion loss", "dB", losses)
-    svg = mesh_svg(record.mesh, values=values, unlit=unlit, title="PUC losses")
+    fibres = _connected_ports(record)
+    svg = mesh_svg(record.mesh, values=values, unlit=unlit, fibres=fibres, title="PUC losses")
     yield Picture("losses", svg, "Insertion loss of every PUC.")
     by_prior = [name for name in uncertainty.set_by_prior(record) if name.startswith("loss_db")]
     if by_prior:

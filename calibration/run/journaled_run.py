@@ -36,7 +36,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import Overwrite, check_target
-from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import COMMAND_LINE, CalibrationRecord
 from lumion_hw.mesh.record.canonical import content_hash
 from lumion_hw.polarization import Aligner
 from lumion_hw.storage import load_record, save_record
@@ -482,6 +482,6 @@ def _finished(
         "interruptions": f"{len(resumed)}: resumed {', '.join(resumed)}" if resumed else "0",
     }
     if command:
-        origin["command_line"] = command
+        origin[COMMAND_LINE] = command
     faults = (*record.faults, *find_faults(record))
     return replace(record, raw=raw, provenance=record.provenance | origin, faults=faults)

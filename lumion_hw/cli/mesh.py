@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lumion_hw.cli.common.bench_notes import unseen_pucs
+from lumion_hw.cli.common.bench_notes import unseen_pucs, wired_ports
 from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MAX_COUNT, PORT, SEED, Number, count_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
@@ -86,12 +86,13 @@ def show(
     if as_json:
         echo_json(topology.to_dict())
     if output is not None or not as_json:
-        failed, unlit = {*faults.stuck, *faults.excess_loss_db}, dict[int, str]()
+        failed, unlit, fibres = {*faults.stuck, *faults.excess_loss_db}, dict[int, str](), None
         if _is_bench_file(layout):
             from lumion_hw.bench.file.loader import load_bench
 
-            unlit = unseen_pucs(load_bench(layout))
-        svg = mesh_svg(topology, states=puc_states, failed=failed, unlit=unlit, heater_channels=channels)
+            model = load_bench(layout)
+            unlit, fibres = unseen_pucs(model), wired_ports(model)
+        svg = mesh_svg(topology, states=puc_states, failed=failed, unlit=unlit, heater_channels=channels, fibres=fibres)
         _write(svg, output, force)
         for text in unlit.values():
             note(f"{text}.")
