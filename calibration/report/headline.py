@@ -12,6 +12,8 @@ from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, USES, Calibr
 
 _CERTIFICATE = "fit certified"
 """Name of the metric 'certified', which is shown as a key figure only."""
+_MAX_NAMED = 12
+"""Most channels that are named one by one."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def headline(record: CalibrationRecord) -> Headline:
     faults = tuple(fault for fault in record.faults if fault not in doubts)
     figures = (
         ("PUCs", _coverage(by_name["PUCs calibrated"], len(record.pucs))),
-        ("heaters", _coverage(by_name["heaters calibrated"], _driven_heaters(record))),
+        ("heaters", _heater_coverage(by_name["heaters calibrated"], record)),
         ("phase error", _phase_error(by_name)),
         ("held-out error", _held_out_error(record)),
         ("certified", f"no: {reason}" if not certified else _certified_uses(record) or "yes"),
@@ -114,8 +116,18 @@ def _coverage(metric: Metric, total: int) -> str:
     return f"{text}, {left_out} left out" if left_out > 0 else text
 
 
-def _driven_heaters(record: CalibrationRecord) -> int:
-    return sum(channel != NO_CHANNEL for channel in record.heater_channels)
+def _heater_coverage(metric: Metric, record: CalibrationRecord) -> str:
+    """Return how many of the driven heaters are calibrated, and the channels of those that change no power."""
+    heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower) if heater.channel != NO_CHANNEL]
+    without = [heater.channel for heater in heaters if heater.law is None]
+    if len(heaters) - int(metric.goal or 0.0) != len(without):  # some that should have a law have none
+        return _coverage(metric, len(heaters))
+    text = f"{metric.value or 0.0:.0f} of {len(heaters)} calibrated"
+    if not without:
+        return text
+    named = f"channels {', '.join(map(str, without))}" if 1 < len(without) <= _MAX_NAMED else f"{len(without)} heaters"
+    named, verb = (f"channel {without[0]}", "changes") if len(without) == 1 else (named, "change")
+    return f"{text}; {named} {verb} no power at a detector"
 
 
 def _phase_error(by_name: dict[str, Metric]) -> str:
@@ -124,7 +136,11 @@ def _phase_error(by_name: dict[str, Metric]) -> str:
     parts = [
         f"{name} {metric.value:.2g} mrad" for name, metric in (("passive", passive), ("loops", loops)) if metric.value
     ]
-    return f"{', '.join(parts)} (goal: at most {passive.goal:g} mrad)" if parts else "not stated in this record"
+    return (
+        f"{', '.join(parts)} (accepted: at most {passive.goal:g} mrad; a run aims at --sigma-mrad, by default 1)"
+        if parts
+        else "not stated in this record"
+    )
 
 
 def _held_out_error(record: CalibrationRecord) -> str:

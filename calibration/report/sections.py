@@ -117,7 +117,7 @@ def _device(material: Material) -> Iterator[Block]:
     rows: list[list[object]] = [
         ["serial number", record.device_serial],
         ["controller", " ".join(filter(None, (record.device_vendor, record.device_model, record.device_firmware)))],
-        ["mesh", f"{record.mesh_label}: {len(record.pucs)} PUCs, {len(record.monitor_ports)} monitors"],
+        ["mesh", f"{record.mesh_label}: {len(record.pucs)} PUCs, {len(record.monitor_ports)} ports with a detector"],
         ["mesh hash", record.mesh_sha256],
         ["calibrated", record.created_utc],
         ["complete", record.complete],
@@ -153,8 +153,9 @@ def _result(material: Material) -> Iterator[Block]:
     record = material.record
     yield _metric_table([metric for metric in numbers.metrics(record) if metric.name != "fit certified"])
     yield (
-        "The goals are those of the emulated 72-PUC mesh. The table shows standard errors, because true phase errors "
-        "are known on an emulated bench only. A calibration does not measure the fidelity of programmed unitaries."
+        "The goals are limits that suit any chip; a run aims at --sigma-mrad, by default 1 mrad rms. The table shows "
+        "standard errors, because true phase errors are known on an emulated bench only. A calibration does not "
+        "measure the fidelity of programmed unitaries."
     )
     if material.truth:
         yield _metric_table(material.truth, "Compared with the hidden truth of the emulated bench")

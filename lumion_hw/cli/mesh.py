@@ -82,7 +82,7 @@ def show(
 
     topology, channels = _mesh_and_channels(layout)
     faults = _faults(topology, stuck, excess_loss, dead_ports)
-    puc_states: dict[int, State] = {puc: _state(value) for puc, value in (_assignment(text) for text in states)}
+    puc_states = _states(topology, states)
     if as_json:
         echo_json(topology.to_dict())
     if output is not None or not as_json:
@@ -389,6 +389,20 @@ def _faults(
     faults = MeshFaults(stuck_at, losses, frozenset(dead_ports))
     faults.check(topology)
     return faults
+
+
+def _states(topology: MeshTopology, texts: Sequence[str]) -> dict[int, State]:
+    from lumion_hw.mesh.layout.cells import CELL_KINDS
+
+    states: dict[int, State] = {}
+    for puc, value in map(_assignment, texts):
+        if puc >= topology.n_pucs:
+            raise click.BadParameter(f"there is no PUC {puc}; this mesh has PUCs 0 to {topology.n_pucs - 1}")
+        kind = CELL_KINDS[topology.cell_kinds[puc]]
+        if not kind.interferes:
+            raise click.BadParameter(f"PUC {puc} has no states: it is a {kind.description}")
+        states[puc] = _state(value)
+    return states
 
 
 def _evenly_spaced_ports(topology: MeshTopology, count: int) -> list[int]:
