@@ -129,7 +129,8 @@ class Health:
         readings: Number of compared readings.
         chi2_per_reading: Mean squared residual, relative to noise and errors of the record.
         chi2_without_temperature: The same after a fit of the chip temperature, which does not affect switching.
-        worst_sigma: Largest residual, in standard errors.
+        worst_sigma: Largest residual in standard errors, without the errors that several readings share; its square is
+            at least ``chi2_per_reading``.
         worst_at: Monitor and source port of the largest residual.
     """
 
@@ -163,11 +164,11 @@ def check_health(model: MeshModel, likelihood: Likelihood, posterior: Posterior,
     covariance = compared.covariance(spread) + np.diag(
         _second_order_errors(model, likelihood, compared, posterior) ** 2
     )
-    deviation_sigma = np.abs(compared.residual) / np.sqrt(np.diag(covariance))
+    deviation_sigma = np.abs(_decorrelated(compared.residual, covariance))
     worst = int(deviation_sigma.argmax())
     setting, monitor = compared.places[worst]
     where = f"monitor at port {space.monitors[monitor]}, light at port {likelihood.observations.source[setting]}"
-    chi2 = _chi2(compared.residual, covariance)
+    chi2 = float(np.mean(deviation_sigma**2))
     warm = _chi2_at_best_temperature(model, likelihood, posterior.vector, spread, drift.warmed(space))
     return Health(len(compared.residual), chi2, min(warm, chi2), float(deviation_sigma[worst]), where)
 
@@ -264,5 +265,13 @@ def _chi2_at_best_temperature(
     return best
 
 
-def _chi2(residual: Real, covariance: Real) -> float:
-    return float(residual @ np.linalg.solve(covariance, residual)) / max(len(residual), 1)
+def _decorrelated(residual: Real, covariance: Real) -> Real:
+    """Return the residuals in independent units of their standard errors, each as close as possible to its reading.
+
+    The sum of their squares is χ² (Kessy, Lewin, Strimmer 2018, "ZCA-cor"). A residual divided by its own standard
+    error would be small wherever an error that all readings share, such as the power of a source, is large.
+    """
+    sigma = np.sqrt(np.diag(covariance))
+    variance, turn = np.linalg.eigh(covariance / np.outer(sigma, sigma))
+    decorrelated: Real = turn @ ((turn.T @ (residual / sigma)) / np.sqrt(variance))
+    return decorrelated

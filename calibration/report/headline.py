@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from calibration.diagnose.element_faults import UNSEEN_PUC
 from calibration.report.numbers import Metric, metrics
 from lumion_hw.files.escaping import one_line
 from lumion_hw.mesh.layout.cells import NO_CHANNEL
@@ -11,6 +12,8 @@ from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, USES, Calibr
 
 _CERTIFICATE = "fit certified"
 """Name of the metric 'certified', which is shown as a key figure only."""
+_MAX_NAMED = 12
+"""Most channels that are named one by one."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,9 @@ def headline(record: CalibrationRecord) -> Headline:
     certified, reason = _certificate(record)
     doubts = {doubt for use in USES for doubt in record.doubts_for(use)}
     faults = tuple(fault for fault in record.faults if fault not in doubts)
-    n_driven = sum(channel != NO_CHANNEL for channel in record.heater_channels)
     figures = (
         ("PUCs", _coverage(by_name["PUCs calibrated"], len(record.pucs))),
-        ("heaters", _coverage(by_name["heaters calibrated"], n_driven)),
+        ("heaters", _heater_coverage(by_name["heaters calibrated"], record)),
         ("phase error", _phase_error(by_name)),
         ("held-out error", _held_out_error(record)),
         ("certified", f"no: {reason}" if not certified else _certified_uses(record) or "yes"),
@@ -82,6 +84,19 @@ def _certificate(record: CalibrationRecord) -> tuple[bool, str]:
     return True, ""
 
 
+def certified_uses(record: CalibrationRecord) -> str:
+    """Return the uses for which a record is certified (docs/certificate.md), or ``no use``.
+
+    With PUCs without light, a use of the whole mesh needs them too, so their number is added.
+    """
+    certified, _ = _certificate(record)
+    uses = ", ".join(use for use in USES if not record.doubts_for(use)) if certified else ""
+    unseen = sum(defect.kind == UNSEEN_PUC for defect in record.defects)
+    if not uses or not unseen:
+        return uses or "no use"
+    return f"{uses}; without {'the PUC that gets' if unseen == 1 else f'the {unseen} PUCs that get'} no light"
+
+
 def _certified_uses(record: CalibrationRecord) -> str:
     """Return for which uses a record is certified and for which not, with reasons; empty if for all."""
     doubts = {use: doubts for use in USES if (doubts := record.doubts_for(use))}
@@ -101,13 +116,31 @@ def _coverage(metric: Metric, total: int) -> str:
     return f"{text}, {left_out} left out" if left_out > 0 else text
 
 
+def _heater_coverage(metric: Metric, record: CalibrationRecord) -> str:
+    """Return how many of the driven heaters are calibrated, and the channels of those that change no power."""
+    heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower) if heater.channel != NO_CHANNEL]
+    without = [heater.channel for heater in heaters if heater.law is None]
+    if len(heaters) - int(metric.goal or 0.0) != len(without):  # some that should have a law have none
+        return _coverage(metric, len(heaters))
+    text = f"{metric.value or 0.0:.0f} of {len(heaters)} calibrated"
+    if not without:
+        return text
+    named = f"channels {', '.join(map(str, without))}" if 1 < len(without) <= _MAX_NAMED else f"{len(without)} heaters"
+    named, verb = (f"channel {without[0]}", "changes") if len(without) == 1 else (named, "change")
+    return f"{text}; {named} {verb} no power at a detector"
+
+
 def _phase_error(by_name: dict[str, Metric]) -> str:
     passive = by_name["passive phases, standard error, rms"]
     loops = by_name["loop phases, standard error, rms per loop"]
     parts = [
         f"{name} {metric.value:.2g} mrad" for name, metric in (("passive", passive), ("loops", loops)) if metric.value
     ]
-    return f"{', '.join(parts)} (goal: at most {passive.goal:g} mrad)" if parts else "not stated in this record"
+    return (
+        f"{', '.join(parts)} (accepted: at most {passive.goal:g} mrad; a run aims at --sigma-mrad, by default 1)"
+        if parts
+        else "not stated in this record"
+    )
 
 
 def _held_out_error(record: CalibrationRecord) -> str:

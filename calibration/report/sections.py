@@ -11,7 +11,7 @@ import numpy as np
 from calibration.diagnose.element_faults import LEFT_OUT, UNSEEN_PUC
 from calibration.record.export import tables
 from calibration.report import numbers, uncertainty
-from calibration.report.headline import headline
+from calibration.report.headline import certified_uses, headline
 from calibration.report.page import Block, Picture, ReportTable, Section
 from calibration.report.readings import Readings
 from lumion_hw.errors import LumionError
@@ -118,7 +118,7 @@ def _device(material: Material) -> Iterator[Block]:
     rows: list[list[object]] = [
         ["serial number", record.device_serial],
         ["controller", " ".join(filter(None, (record.device_vendor, record.device_model, record.device_firmware)))],
-        ["mesh", f"{record.mesh_label}: {len(record.pucs)} PUCs, {len(record.monitor_ports)} monitors"],
+        ["mesh", f"{record.mesh_label}: {len(record.pucs)} PUCs, {len(record.monitor_ports)} ports with a detector"],
         ["mesh hash", record.mesh_sha256],
         ["calibrated", record.created_utc],
         ["complete", record.complete],
@@ -150,8 +150,9 @@ def _result(material: Material) -> Iterator[Block]:
     record = material.record
     yield _metric_table([metric for metric in numbers.metrics(record) if metric.name != "fit certified"])
     yield (
-        "The goals are those of the emulated 72-PUC mesh. The table shows standard errors, because true phase errors "
-        "are known on an emulated bench only. A calibration does not measure the fidelity of programmed unitaries."
+        "The goals are limits that suit any chip; a run aims at --sigma-mrad, by default 1 mrad rms. The table shows "
+        "standard errors, because true phase errors are known on an emulated bench only. A calibration does not "
+        "measure the fidelity of programmed unitaries."
     )
     if material.truth:
         yield _metric_table(material.truth, "Compared with the hidden truth of the emulated bench")
@@ -238,7 +239,7 @@ def _validity(material: Material) -> Iterator[Block]:
             "heater phase, rad",
             f"0 … {min(max_phases_rad):.2f} for the weakest heater" if max_phases_rad else "no heater",
         ],
-        ["serves", "switching, rings and interferometers" if record.joints else "switching only: no loop phases"],
+        ["certified for", certified_uses(record) if record.joints else "switching only: no loop phases"],
     ]
     yield ReportTable(("holds for", ""), rows)
 
@@ -255,7 +256,13 @@ def _phase_map(material: Material) -> Iterator[Block]:
     failed = [puc for puc in pucs if record.pucs[puc].passive_phase_rad is None and puc not in unlit]
     channels = record.heater_channels
     svg = mesh_svg(
-        record.mesh, values=values, failed=failed, unlit=unlit, heater_channels=channels, title="Phase uncertainty"
+        record.mesh,
+        values=values,
+        failed=failed,
+        unlit=unlit,
+        heater_channels=channels,
+        fibres=_connected_ports(record),
+        title="Phase uncertainty",
     )
     label = "passive phase on PUCs, loop phase in cells"
     yield Picture(
@@ -268,12 +275,17 @@ def _unlit(record: CalibrationRecord) -> set[int]:
     return left_out | {defect.number for defect in record.defects if defect.kind == UNSEEN_PUC}
 
 
+def _connected_ports(record: CalibrationRecord) -> set[int]:
+    return {*record.monitor_ports, *(entry.port for entry in record.ports if entry.source_dbm is not None)}
+
+
 def _losses(material: Material) -> Iterator[Block]:
     record = material.record
     unlit = _unlit(record)
     losses = {puc: loss_db for puc, loss_db in enumerate(record.loss_db.tolist()) if puc not in unlit}
     values = PictureValues("insertion loss", "dB", losses)
-    svg = mesh_svg(record.mesh, values=values, unlit=unlit, title="PUC losses")
+    fibres = _connected_ports(record)
+    svg = mesh_svg(record.mesh, values=values, unlit=unlit, fibres=fibres, title="PUC losses")
     yield Picture("losses", svg, "Insertion loss of every PUC.")
     by_prior = [name for name in uncertainty.set_by_prior(record) if name.startswith("loss_db")]
     if by_prior:

@@ -22,6 +22,7 @@ from calibration.model.normal_equations import mean_squared_residual
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import ParameterSpace
 from calibration.run.bootstrap import Start
+from lumion_hw.bench.file.heater_checks import ROUNDING
 from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, Defect
 
 NOT_REACHED = "not reached before the run ended"
@@ -65,7 +66,7 @@ def short_reach(heaters: NominalHeaters, max_ma: float) -> str | None:
     A sweep then shows less than half a fringe, which fits several heater laws.
     """
     max_mw = max_ma**2 * heaters.ohm * 1e-3
-    if max_mw >= heaters.p_pi_min_mw:
+    if max_mw * ROUNDING >= heaters.p_pi_min_mw:
         return None
     needed_ma = math.ceil(100.0 * math.sqrt(2e3 * heaters.p_pi_max_mw / heaters.ohm)) / 100.0
     return (

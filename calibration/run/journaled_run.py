@@ -35,7 +35,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import Overwrite, check_target
-from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import COMMAND_LINE, CalibrationRecord
 from lumion_hw.mesh.record.canonical import content_hash
 from lumion_hw.polarization import Aligner
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
@@ -359,7 +359,7 @@ class _JournaledRun:
             "interruptions": f"{len(resumed)}: resumed {', '.join(resumed)}" if resumed else "0",
         }
         if self.command:
-            origin["command_line"] = self.command
+            origin[COMMAND_LINE] = self.command
         faults = (*record.faults, *self.find_faults(record), *probe.temperature.warnings())
         record = replace(record, raw=raw, provenance=record.provenance | origin, faults=faults)
         if self.join is None:

@@ -15,7 +15,7 @@ from lumion_hw.errors import LIST_FAULTS, BusyError, CalibrationError, ConfigErr
 from lumion_hw.interfaces import Generation, MeasuresOutputs, MeshController, SweepPlan
 from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology
-from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import COMMAND_LINE, EMULATED_CHIP, CalibrationRecord
 
 _TEMPERATURE_PERIOD_S = 0.01
 SETTLE_S = 1e-3
@@ -316,9 +316,11 @@ class MeshAccess:
         record.check_device(self.controller.info.serial, self.topology, self.heater_channels, self.monitor_ports)
         chip = record.provenance.get(EMULATED_CHIP)
         if chip is not None and self.emulated_chip not in (None, chip):
+            command = record.provenance.get(COMMAND_LINE)
+            made = f"The record was made by `{command}`. " if command else ""
             raise CalibrationError(
                 f"the calibration record belongs to emulated chip {chip}, but this bench emulates {self.emulated_chip}",
-                hint="Use the seed and the physics of the record, or calibrate this chip.",
+                hint=f"{made}Use the seed and the physics of the record, or calibrate this chip.",
             )
         record.check_complete(allow_incomplete=allow_incomplete)
         if record.conditions.heater_tau_s is not None:

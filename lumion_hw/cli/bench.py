@@ -139,5 +139,8 @@ def _mesh_line(model: BenchModel) -> str:
         return "none"
     mesh, chip = model.mesh, model.topology()
     losses = f"{mesh.typical.puc_loss_db:g} dB per PUC, {mesh.typical.access_loss_db:g} dB per port"
-    size = f"{chip.n_pucs} PUCs, {chip.n_ports} ports, {len(chip.fibre_ports)} fibres, {len(model.monitors())} monitors"
+    detectors = f"{len(model.monitors())} monitors"
+    if not model.monitors():
+        detectors = f"{sum(bool(path.meter) for path in model.to_wiring().outputs)} power meter channels"
+    size = f"{chip.n_pucs} PUCs, {chip.n_ports} ports, {len(chip.fibre_ports)} fibres, {detectors}"
     return f"{chip.label} on {mesh.controller}: {size}; typically {losses}"

@@ -108,6 +108,7 @@ def _list(faults: EmulatedFaults, device: str | None, as_json: bool) -> None:
 def _summary(active: list[dict[str, Any]]) -> str:
     texts = [
         " ".join([each["target"], each["fault"], *(f"{name}={value}" for name, value in each["arguments"].items())])
+        + ("" if each["can_clear"] else " (until the emulation ends)")
         for each in active
     ]
     return f"active faults: {'; '.join(texts) or 'none'}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lumion_hw.cli.common.bench_notes import unseen_pucs
+from lumion_hw.cli.common.bench_notes import unseen_pucs, wired_ports
 from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MAX_COUNT, PORT, SEED, Number, count_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
@@ -82,16 +82,17 @@ def show(
 
     topology, channels = _mesh_and_channels(layout)
     faults = _faults(topology, stuck, excess_loss, dead_ports)
-    puc_states: dict[int, State] = {puc: _state(value) for puc, value in (_assignment(text) for text in states)}
+    puc_states = _states(topology, states)
     if as_json:
         echo_json(topology.to_dict())
     if output is not None or not as_json:
-        failed, unlit = {*faults.stuck, *faults.excess_loss_db}, dict[int, str]()
+        failed, unlit, fibres = {*faults.stuck, *faults.excess_loss_db}, dict[int, str](), None
         if _is_bench_file(layout):
             from lumion_hw.bench.file.loader import load_bench
 
-            unlit = unseen_pucs(load_bench(layout))
-        svg = mesh_svg(topology, states=puc_states, failed=failed, unlit=unlit, heater_channels=channels)
+            model = load_bench(layout)
+            unlit, fibres = unseen_pucs(model), wired_ports(model)
+        svg = mesh_svg(topology, states=puc_states, failed=failed, unlit=unlit, heater_channels=channels, fibres=fibres)
         _write(svg, output, force)
         for text in unlit.values():
             note(f"{text}.")
@@ -388,6 +389,20 @@ def _faults(
     faults = MeshFaults(stuck_at, losses, frozenset(dead_ports))
     faults.check(topology)
     return faults
+
+
+def _states(topology: MeshTopology, texts: Sequence[str]) -> dict[int, State]:
+    from lumion_hw.mesh.layout.cells import CELL_KINDS
+
+    states: dict[int, State] = {}
+    for puc, value in map(_assignment, texts):
+        if puc >= topology.n_pucs:
+            raise click.BadParameter(f"there is no PUC {puc}; this mesh has PUCs 0 to {topology.n_pucs - 1}")
+        kind = CELL_KINDS[topology.cell_kinds[puc]]
+        if not kind.interferes:
+            raise click.BadParameter(f"PUC {puc} has no states: it is a {kind.description}")
+        states[puc] = _state(value)
+    return states
 
 
 def _evenly_spaced_ports(topology: MeshTopology, count: int) -> list[int]:

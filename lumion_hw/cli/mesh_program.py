@@ -115,7 +115,7 @@ def program(
     if as_json:
         echo_json(document)
     else:
-        echo_text("\n".join(_lines(setting, phases, history)))
+        echo_text("\n".join([*_lines(setting, phases, history), *_refinement(history, rounds if refine else 0)]))
 
 
 def _predicted(
@@ -247,6 +247,19 @@ def _lines(setting: MatrixSetting, phases: tuple[int, int] | None, history: Sequ
         source = "measured by interference on the chip" if history[-1].phases_are_measured else "partly from the record"
         lines.append(f"phases: {source}, largest standard error {history[-1].phase_sigma_rad.max():.3f} rad")
     return lines
+
+
+def _refinement(history: Sequence[MatrixMeasurement], rounds: int) -> list[str]:
+    """Return how a refinement of at most ``rounds`` rounds ended, as a line of text; nothing without a refinement."""
+    done = len(history) - 1
+    if not rounds:
+        return []
+    if not done:
+        return [
+            "refinement: no round, because no correction would improve the light beyond the error of its measurement"
+        ]
+    end = "the limit of --rounds" if done == rounds else "another round would gain nothing"
+    return [f"refinement: {done} {'round' if done == 1 else 'rounds'}; {end}"]
 
 
 def _document(

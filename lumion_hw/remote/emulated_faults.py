@@ -55,7 +55,11 @@ class EmulatedFaults:
         return list(self.request("list", target, "", {}))
 
     def active(self) -> list[dict[str, Any]]:
-        """Return the active faults that were injected from outside: ``target``, ``fault``, ``arguments``."""
+        """Return the active faults that were injected from outside.
+
+        Each has ``target``, ``fault``, ``arguments`` and ``can_clear``. A fault that cannot be cleared lasts until
+        the emulation ends.
+        """
         return list(self.request("active", "", "", {}))
 
 

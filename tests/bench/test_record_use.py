@@ -18,7 +18,7 @@ from lumion_hw.bench.record_use import check_use, record_age_s, source_wavelengt
 from lumion_hw.circuits import PathSetup
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CalibrationError, LimitError
-from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, CalibrationRecord, Conditions
+from lumion_hw.mesh.record.calibration_record import COMMAND_LINE, EMULATED_CHIP, CalibrationRecord, Conditions
 from lumion_hw.mesh.record.validity import CalibrationWarning
 from lumion_hw.storage import load_record
 
@@ -115,6 +115,9 @@ def test_a_record_of_another_emulated_chip_is_refused(bench: Bench) -> None:
     bench.mesh.check_record(of[1])
     with pytest.raises(CalibrationError, match=r"emulated chip \w{8}, but this bench emulates \w{8}.*seed"):
         bench.mesh.check_record(of[2])
+    command = "lumion-calibrate run small.yaml --emulate --seed 2 --out r.json"
+    with pytest.raises(CalibrationError, match=f"The record was made by `{command}`"):
+        bench.mesh.check_record(replace(of[2], provenance=of[2].provenance | {COMMAND_LINE: command}))
     bench.mesh.check_record(mine)  # of an older version, which does not say
 
 

@@ -101,6 +101,11 @@ def test_show_prints_devices_wiring_and_servers_as_tables(capsys: pytest.Capture
     assert any("72 PUCs, 40 ports, 28 fibres, 28 monitors" in line for line in lines)
 
 
+def test_a_chip_without_photodiodes_is_shown_with_its_power_meters(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "show", "examples/benches/clements-4x4-qontrol.yaml"]) == 0
+    assert "14 PUCs, 8 ports, 8 fibres, 4 power meter channels" in capsys.readouterr().out
+
+
 def test_show_of_a_bench_without_taps_servers_and_with_columns(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,6 +54,18 @@ def test_a_script_meets_a_fault_of_another_process_and_recovers_after_it_is_clea
         meter.read(1)
 
 
+def test_a_fault_that_cannot_be_cleared_is_listed_until_the_emulation_ends(tmp_path: Path, fault: Lumion) -> None:
+    with served(SMALL, tmp_path):
+        options = ("--endpoints", str(tmp_path / "endpoints.json"))
+        weakened = ("weaken_heater", "puc=5", "arm=0", "factor=1.3")
+        printed = fault("inject", "bench", *weakened, options=options)[0]
+        assert printed == (
+            "injected: bench weaken_heater; "
+            "active faults: bench weaken_heater puc=5 arm=0 factor=1.3 (until the emulation ends)\n"
+        )
+        assert fault("list", options=options)[0].endswith(printed.partition("; ")[2])
+
+
 def test_what_can_fail_is_listed(fault: Lumion) -> None:
     table = fault("list", "meter0")[0]
     assert "zero_fails" in table

@@ -16,6 +16,7 @@ from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.waiting import PATIENCE_S
 
 ROOT = pathlib.Path(__file__).parents[2]
+CLEMENTS = ROOT / "examples" / "benches" / "clements-4x4-qontrol.yaml"
 
 
 def test_the_help_of_the_group_loads_neither_numpy_nor_scipy() -> None:
@@ -140,6 +141,11 @@ def test_what_cannot_be_routed_is_one_paragraph_and_exit_code_3(capsys: pytest.C
         (["show", "--mesh", "rings:0"], "cannot build a mesh of 0 rings"),
         (["show", "--mesh", "absent.json"], "mesh file absent.json"),
         (["show", "--state", "3=half"], "'half' is not a state"),
+        (["show", "--state", "72=bar"], "there is no PUC 72; this mesh has PUCs 0 to 71"),
+        (
+            ["show", "--mesh", str(CLEMENTS), "--state", "0=bar"],
+            "PUC 0 has no states: it is a phase shifter on the upper",
+        ),
         (["matchings"], "either --ports or --count"),
         (["matchings", "--ports", "1,2", "--count", "4"], "either --ports or --count"),
         (["matchings", "--count", "40"], "28 fibre ports"),

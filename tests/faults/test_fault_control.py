@@ -51,6 +51,10 @@ def test_every_fault_starts_and_ends_by_name_and_only_once(kind: str, fault: Scr
     target, arguments = BENCH if kind == BENCH else NAMES[kind], arguments_of(kind, fault)
     if fault.end is None:
         perform("inject", target, fault.name, arguments)
+        lasting = {"target": target, "fault": fault.name, "arguments": arguments, "can_clear": False}
+        assert (lasting in perform("active")) == (
+            fault.name not in ("revive_modules", "kill_modules") and not fault.is_momentary
+        )
         with pytest.raises(ConfigError, match="cannot be ended"):
             perform("clear", target, fault.name, arguments)
         return
@@ -58,13 +62,20 @@ def test_every_fault_starts_and_ends_by_name_and_only_once(kind: str, fault: Scr
         with pytest.raises(ConfigError, match=f"{target}: the fault {fault.name}.* is not active.*Active faults: "):
             perform("clear", target, fault.name, arguments)
     perform("inject", target, fault.name, arguments)
-    present = {"target": target, "fault": fault.name, "arguments": arguments}
+    present = {"target": target, "fault": fault.name, "arguments": arguments, "can_clear": True}
     assert present in perform("active")
     with pytest.raises(ConfigError, match=f"{fault.name}.* is active already.*Clear it first"):
         perform("inject", target, fault.name, arguments)
     assert perform("active").count(present) == 1
     perform("clear", target, fault.name)
     assert present not in perform("active")
+
+
+def test_a_fault_that_adds_to_itself_is_listed_as_often_as_it_was_injected(perform: Perform) -> None:
+    for factor in ("1.3", "1.1"):
+        perform("inject", BENCH, "weaken_heater", {"puc": "9", "arm": "0", "factor": factor})
+    listed = [each["arguments"] for each in perform("active") if each["fault"] == "weaken_heater"]
+    assert [each["factor"] for each in listed if each["puc"] == "9"] == ["1.3", "1.1"]
 
 
 def test_the_fibre_of_a_port_breaks_once(perform: Perform) -> None:
@@ -200,4 +211,5 @@ def test_a_script_injects_into_a_bench_of_its_own_process_by_the_same_names() ->
     with Bench.emulate(FILE, only=()) as bench:
         assert {each["fault"] for each in bench.emulated_faults.list_faults()} == set(ON_BENCH | BY_HAND)
         bench.emulated_faults.inject(BENCH, "kill_port", port=5)
-        assert bench.emulated_faults.active() == [{"target": BENCH, "fault": "kill_port", "arguments": {"port": 5}}]
+        kill_port = {"target": BENCH, "fault": "kill_port", "arguments": {"port": 5}, "can_clear": False}
+        assert bench.emulated_faults.active() == [kill_port]

@@ -19,7 +19,9 @@ def test_a_client_injects_a_fault_while_another_one_holds_the_lease(served, clie
         assert served.emulated.faults.device("sfp-a").bus_stuck
         with pytest.raises(ConfigError, match="sfp-a: the fault bus_stuck is active already"):
             bench.emulated_faults.inject("sfp-a", "bus_stuck")
-        assert bench.emulated_faults.active() == [{"target": "sfp-a", "fault": "bus_stuck", "arguments": {}}]
+        assert bench.emulated_faults.active() == [
+            {"target": "sfp-a", "fault": "bus_stuck", "arguments": {}, "can_clear": True}
+        ]
         bench.emulated_faults.clear("sfp-a", "bus_stuck")
     assert not served.emulated.faults.device("sfp-a").bus_stuck
     assert served.owner.lease.served().owner == "ada"
@@ -30,7 +32,7 @@ def test_a_client_injects_a_fault_while_another_one_holds_the_lease(served, clie
 def test_epics_programs_call_by_name(served, client) -> None:
     served.rpc(client, "fault:inject", target="bench", fault="kill_monitor", port="3")
     active = json.loads(served.rpc(client, "fault:active").result)
-    assert active == [{"target": "bench", "fault": "kill_monitor", "arguments": {"port": "3"}}]
+    assert active == [{"target": "bench", "fault": "kill_monitor", "arguments": {"port": "3"}, "can_clear": False}]
     listed = json.loads(served.rpc(client, "fault:list", target="mesh0").result)
     assert "hang" in [row["fault"] for row in listed]
     with refused("mesh0 has no fault hangs. Do you mean hang"):

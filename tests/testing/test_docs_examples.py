@@ -258,6 +258,28 @@ def test_the_commands_of_a_chip_of_your_own_calibrate_the_example_and_program_it
     exec(compile(emulated, "example", "exec"), {})
 
 
+@pytest.mark.long
+def test_the_page_of_an_ageing_heater_finds_and_renews_it(tmp_path) -> None:
+    shutil.copy(ROOT / "examples" / "benches" / "clements-4x4-qontrol.yaml", tmp_path)
+    run, steps = (
+        session(ROOT / "docs" / "cookbook" / "own-chip.md")[2][0],
+        session(ROOT / "docs" / "cookbook" / "ageing.md"),
+    )
+    (emulate, _), *commands = steps
+    codes, done = [], None
+    with in_background([str(Path(sys.executable).with_name("lumion")), *emulate[1:-1]], tmp_path):
+        for program, *arguments in [run, *(command for command, _ in commands)]:
+            command = [str(Path(sys.executable).with_name(program)), *arguments]
+            done = subprocess.run(
+                command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            )
+            codes.append(done.returncode)
+    assert codes == [0, 0, 3, 0]
+    assert "Heater" in done.stdout
+    assert "PUC 5 upper arm" in done.stdout
+    assert (tmp_path / "renewed.json").exists()
+
+
 # With a calibration of its own: 45 s of CPU time. test_example_benches.py calibrates an 8x8 Benes chip, too.
 @pytest.mark.long
 @pytest.mark.parametrize("is_calibrated", [False, pytest.param(True, marks=pytest.mark.campaign)])

@@ -50,6 +50,11 @@ def did_you_mean(word: str, choices: Sequence[str]) -> str:
     return f". Did you mean {close[0]!r}?" if close else ""
 
 
+def no_check(bench: BenchData, name: str) -> Iterator[Check]:
+    """Yield nothing: the default of kinds without checks of their own."""
+    return iter(())
+
+
 class CheckedKind(Protocol):
     """The part of :class:`lumion_hw.bench.file.kind.DeviceKind` that the checks use."""
 
@@ -455,12 +460,7 @@ def _devices_in_fibres(bench: BenchData) -> Iterator[Check]:
             elif not all(is_index(part.get(key, 1)) for key in keys):
                 continue
             elif kind.role is Role.SWITCH:
-                if part["enters"] == part["leaves"]:
-                    yield Check(
-                        (*path, "leaves"), f"expected another port than {part['enters']}, at which light enters"
-                    )
-                for key in keys:
-                    yield from uses.claim((device, part[key]), (*path, key), fibre, f"port {part[key]} of {device!r}")
+                yield from _switch_ports(kind, uses, path, part, fibre)
             else:
                 channel = part.get("channel", 1)
                 limit = kind.channels(bench.devices.get(device, {}))
@@ -469,6 +469,17 @@ def _devices_in_fibres(bench: BenchData) -> Iterator[Check]:
                     yield Check((*path, "channel"), message, ("devices", device))
                 label = f"channel {channel} of {device!r}" if keys else f"amplifier {device!r}"
                 yield from uses.claim((device, channel), path, fibre, label)
+
+
+def _switch_ports(
+    kind: CheckedKind, uses: PartedUses, path: Path, part: Mapping[Any, Any], fibre: Mapping[Any, Any]
+) -> Iterator[Check]:
+    if part["enters"] != part["leaves"]:
+        for key in ("enters", "leaves"):
+            label = f"port {part[key]} of {part['device']!r}"
+            yield from uses.claim((part["device"], part[key]), (*path, key), fibre, label)
+    elif kind.check is no_check:
+        yield Check((*path, "leaves"), f"expected another port than enters of {part['device']!r}, found the same port")
 
 
 _INLINE_KEYS: Mapping[Role, tuple[str, ...]] = {

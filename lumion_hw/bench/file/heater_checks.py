@@ -18,6 +18,8 @@ _MIN_PHASE_PI = 0.25
 """Smallest useful phase range of a heater, in units of π."""
 _MAX_TURNS = 3.0
 """Largest phase of a heater at its largest current, in turns; with more, the power per π is probably wrong."""
+ROUNDING = 1.01
+"""Factor by which a value may miss its limit, because people round values."""
 
 
 def heater_check(bench: BenchData, name: str) -> Iterator[Check]:
@@ -45,7 +47,7 @@ def compliance_check(bench: BenchData, name: str) -> Iterator[Check]:
     max_ma = _number(device, HeaterDriverModel, "heater_max_ma")
     ohm = _number(device, HeaterDriverModel, "heater_ohm")
     limit_v, needed_v = device.get("compliance_v"), max_ma * ohm * 1e-3
-    if isinstance(limit_v, int | float) and 0.0 < limit_v < needed_v:
+    if isinstance(limit_v, int | float) and 0.0 < limit_v * ROUNDING < needed_v:
         yield Check(
             ("devices", name, "compliance_v"),
             f"expected a voltage limit for heater_max_ma: {max_ma:g} mA needs {needed_v:.3g} V in these heaters "
@@ -70,7 +72,7 @@ def reach_note(model: BenchModel) -> str | None:
             f"Ω, and a phase of {max_mw / turn_mw:.0f} turns in heaters with {model.mesh.typical.p_pi_max_mw:g} mW per "
             "π. Set p_pi_min_mw and p_pi_max_mw in mesh.typical to the values of your heaters."
         )
-    if max_mw >= turn_mw:
+    if max_mw * ROUNDING >= turn_mw:
         return None
     # Rounded up, so that the current in the message is sufficient.
     needed_ma = math.ceil(100.0 * math.sqrt(1e3 * turn_mw / device.heater_ohm)) / 100.0
@@ -87,7 +89,7 @@ def heat_note(model: BenchModel, needed_mw: float) -> str | None:
     if not isinstance(device, HeaterDriverModel) or needed_mw <= device.total_power_mw:
         return None
     return (
-        f"a calibration heats the chip with up to {needed_mw:.0f} mW, but total_power_mw of "
+        f"a calibration heats the chip with up to {math.ceil(needed_mw)} mW, but total_power_mw of "
         f"{model.mesh_section.controller} is {device.total_power_mw:g}. Set total_power_mw to "
         f"{10 * math.ceil(needed_mw / 10.0)} if chip and supply allow it."
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from lumion_hw.bench.file.checks import BenchData, Check
+from lumion_hw.bench.file.checks import BenchData, Check, no_check
 from lumion_hw.bench.file.devices import DeviceModel
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
@@ -101,7 +101,7 @@ class DeviceKind:
     faults: Callable[[], Sequence[ScriptedFault]] = _no_items
     channels: Callable[[Mapping[Any, Any]], tuple[int, str] | None] = lambda _: None
     media_lanes: Callable[[Mapping[Any, Any]], int] = lambda _: 1
-    check: Callable[[BenchData, str], Iterator[Check]] = lambda _bench, _name: iter(())
+    check: Callable[[BenchData, str], Iterator[Check]] = no_check
 
     @cached_property
     def name(self) -> str:

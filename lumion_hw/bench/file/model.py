@@ -137,9 +137,11 @@ class LightPartModel(StrictModel):
     channel: WholeNumber | None = Field(
         None, ge=1, description="Channel of an attenuator, from 1; the first if not given."
     )
-    enters: WholeNumber | None = Field(None, ge=1, description="Switch port at which the light enters.")
+    enters: WholeNumber | None = Field(
+        None, ge=1, description="Switch port at which the light enters; inputs count from 1."
+    )
     leaves: WholeNumber | None = Field(
-        None, ge=1, description="Switch port at which the light leaves towards this path."
+        None, ge=1, description="Switch port at which the light leaves; outputs count on after the inputs."
     )
 
     def to_part(self) -> InlineDevice:

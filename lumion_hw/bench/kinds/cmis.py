@@ -303,6 +303,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
             "module_reset",
             "a pulse on the reset pin: all registers return to their defaults",
             begin=calls_module("reset"),
+            is_momentary=True,
         ),
         *(panel_fault(name, fault) for name, fault in FAULTS.items() if name != "unplug"),
     )

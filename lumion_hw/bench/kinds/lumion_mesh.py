@@ -185,12 +185,18 @@ def _faults() -> tuple[ScriptedFault, ...]:
             begin=calls("stop_reading"),
             end=calls("resume_reading"),
         ),
-        ScriptedFault("restart", "the processor restarts: outputs are 0 and sessions are lost", begin=calls("reset")),
+        ScriptedFault(
+            "restart",
+            "the processor restarts: outputs are 0 and sessions are lost",
+            begin=calls("reset"),
+            is_momentary=True,
+        ),
         ScriptedFault(
             "lose_frames",
             "the next valid frames are lost without an error",
             (Argument("count", "number of frames", 1, 1_000_000, default=1),),
             lambda target, count: target.device.lose_frames(int(count)),
+            is_momentary=True,
         ),
         ScriptedFault(
             "corrupt_bytes",

@@ -184,6 +184,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
             (channel, Argument("code", "error code of the manual", 0, 99, default=1)),
             lambda target, channel, code: target.device.trip(channel, int(code)),
             places=_places,
+            is_momentary=True,
         ),
         ScriptedFault(
             "open_heater",

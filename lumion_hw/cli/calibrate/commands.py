@@ -120,11 +120,16 @@ def verify(
             f"noise, tolerance {tolerance_db:.2f} dB.{suspects}",
             hint="Calibrate again with `lumion-calibrate run`.",
         )
+    margin = "limit" if failure is None else "more than the limit of"
+    verdict = (
+        f"The record {'holds' if failure is None else 'does not hold'}: held-out error {result.excess_db:.3f} dB above "
+        f"the reading noise, {margin} {tolerance_db:g} dB"
+    )
     lines = (
         f"{name.replace('_', ' ')}: {f'{value:.4g}' if isinstance(value, float) else value}"
         for name, value in document.items()
     )
-    return report_result(document, "\n".join(lines), failure, as_json)
+    return report_result(document, "\n".join((verdict, *lines)), failure, as_json)
 
 
 def _truth_document(bench: Bench, record: Any) -> dict[str, Any]:

@@ -152,10 +152,14 @@ def _report(
 
 
 def _failure(record: CalibrationRecord, path: Path) -> CalibrationError | None:
+    from calibration.report.headline import headline
+
     if not record.faults:
         return None
+    count = len(headline(record).faults)
+    found = f"found {count} {'fault' if count == 1 else 'faults'}" if count else "is not certified for every use"
     return CalibrationError(
-        f"the calibration found {len(record.faults)} faults: {'; '.join(record.faults)}.",
+        f"the calibration {found}; see the summary above.",
         hint=f"Everything else is calibrated; the record is {path}.",
     )
 

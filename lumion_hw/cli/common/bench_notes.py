@@ -42,6 +42,14 @@ def unseen_pucs(model: BenchModel) -> dict[int, str]:
     return {puc: describe_unseen_puc(topology, puc, sources, monitors) for puc in unseen}
 
 
+def wired_ports(model: BenchModel) -> set[int] | None:
+    """Return the mesh ports with a fibre, a meter or a photodiode; ``None`` for a bench without wiring."""
+    wiring = model.wiring
+    ports = {path.port for path in wiring.inputs} | {path.port for path in wiring.outputs}
+    ports |= {mirror.port for mirror in wiring.reflectors} | {port for loop in wiring.loops for port in loop.ports}
+    return ports | set(model.monitors()) if ports else None
+
+
 def unseen_notes(model: BenchModel, file: str) -> list[str]:
     """Return warnings about PUCs whose light reaches no monitor or meter; the last one counts those left out."""
     texts = [f"{text}." for text in unseen_pucs(model).values()]

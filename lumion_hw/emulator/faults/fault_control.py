@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,7 @@ class FaultControl:
     def __init__(self, faults: BenchFaults) -> None:
         self._faults = faults
         self._active: dict[tuple[Any, ...], _Active] = {}
+        self._numbers = itertools.count()
 
     def perform(self, action: str, target: str = "", fault: str = "", arguments: Arguments | None = None) -> Any:
         """Carry out a request and return its result as JSON values.
@@ -72,7 +74,12 @@ class FaultControl:
     def _list_active(self) -> list[dict[str, Any]]:
         self._forget_ended()
         return [
-            {"target": each.target, "fault": each.row.name, "arguments": dict(each.arguments)}
+            {
+                "target": each.target,
+                "fault": each.row.name,
+                "arguments": dict(each.arguments),
+                "can_clear": each.row.end is not None,
+            }
             for each in self._active.values()
         ]
 
@@ -90,7 +97,7 @@ class FaultControl:
                 f"the fault {fault}{_listing(self._active[key].arguments)} is active already", device=target, hint=ends
             )
         self._faults.inject(target, fault, **values)
-        if row.end is not None or row.happens_once:
+        if not row.is_momentary:
             self._active[key] = _Active(target, row, dict(arguments))
 
     def _clear(self, target: str, fault: str, arguments: Arguments) -> None:
@@ -144,7 +151,9 @@ class FaultControl:
         """Return what identifies a fault that can be active once: device, name and the component on which it acts."""
         owner = target if target not in self._faults.device_names else self._faults.device(target).name
         components = (argument.name for argument in row.arguments if argument.component_kind)
-        numbers = (values.get(name) for name in components)
+        numbers = [values.get(name) for name in components]
+        if row.end is None and not row.happens_once:  # started again, it adds to the first
+            numbers.append(next(self._numbers))
         return owner, row.name, *(float(n) if isinstance(n, int | float) else repr(n) for n in numbers)
 
     def _forget_ended(self) -> None:

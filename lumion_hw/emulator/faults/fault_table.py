@@ -102,6 +102,7 @@ class ScriptedFault:
         is_present: Whether a fault that was started is still present; ``None`` for a fault that stays until ``end``.
         may_precede: Whether the condition may be present before the fault is started.
         happens_once: Whether the fault has no further effect when it is started again.
+        is_momentary: Whether a fault that cannot be undone is over once it was started, such as a reset.
     """
 
     name: str
@@ -113,6 +114,7 @@ class ScriptedFault:
     is_present: Callable[[Any], bool] | None = field(default=None, repr=False)
     may_precede: bool = False
     happens_once: bool = False
+    is_momentary: bool = False
 
     def validated(self, given_values: Mapping[str, Any], places: Places) -> dict[str, Any]:
         """Check the arguments of the fault and return them, defaults included.

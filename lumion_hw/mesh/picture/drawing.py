@@ -32,6 +32,7 @@ _KEY_SCALE = 62.0  # px per PUC length
 # Seven colours and eight dashes have no common factor, so the first 56 circuits all look different.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")
 _DASHES = ("", "10 3.5", "3 2.5", "16 3 3 3", "22 4", "6 3", "12 3 3 3 3 3", "4 6")
+_DARK_GUIDE = 'stroke-dasharray="2.5 2" stroke-width="1"'
 _SIGN: dict[str | None, str] = {"bar": " =", "cross": " ×", None: ""}
 
 
@@ -103,6 +104,7 @@ def mesh_svg(
     values: PictureValues | None = None,
     unlit: Collection[int] = (),
     heater_channels: Sequence[int] = (),
+    fibres: Collection[int] | None = None,
 ) -> str:
     """Return an SVG picture of a mesh, its states and its circuits.
 
@@ -122,6 +124,7 @@ def mesh_svg(
         values: Numbers to write on PUCs and cells; they set the colours.
         unlit: PUCs to mark as without light.
         heater_channels: Drive channel of every arm, at index 2·PUC + arm; ``NO_CHANNEL`` for an arm without a heater.
+        fibres: Ports with a fibre or a detector; ``None`` for all that the mesh may have.
 
     Raises:
         ConfigError: A path does not follow the light in these states, a failed or unlit PUC does not exist, the field
@@ -130,19 +133,20 @@ def mesh_svg(
     states = states or {}
     _check_marks(mesh, values, failed=failed, unlit=unlit)
     field = None if field_db is None else checked_field_db(mesh, field_db)
-    marks = _Marks(states, frozenset(failed), frozenset(parked), frozenset(unlit), values, heater_channels)
+    connected = frozenset(mesh.fibre_ports if fibres is None else fibres)
+    marks = _Marks(states, frozenset(failed), frozenset(parked), frozenset(unlit), connected, values, heater_channels)
     circuits = [_follow(mesh, index, path, states) for index, path in enumerate(paths)]
     page = PageLayout(mesh, [(port, _name_width(name)) for circuit in circuits for port, name in circuit.ends])
     explanations, height = _explain(mesh, page, marks, circuits)
     parts = [
         *_opening(page.width, height, title or f"Mesh {mesh.label}", _description(mesh, circuits)),
-        *_joints(mesh, page),
+        *_joints(mesh, page, marks),
         *(() if field is None else _field(mesh, page, field, field_range_db)),
         *_cells(mesh, page, marks),
         *(() if values is None else value_figures(mesh, page, values)),
         *_lines(mesh, page, circuits),
         *_numbers(mesh, page, marks),
-        *_ports(mesh, page, ports_labelled),
+        *_ports(mesh, page, marks.fibres, ports_labelled),
         *(line for circuit in circuits for line in _names(page, circuit)),
         *explanations,
         "</svg>\n",
@@ -227,13 +231,29 @@ def _svg_curves(curves: Sequence[Curve]) -> str:
     return start + "".join("C" + " ".join(f"{x:.1f} {y:.1f}" for x, y in curve[1:]) for curve in curves)
 
 
-def _joints(mesh: MeshTopology, page: PageLayout) -> Iterator[str]:
+def _joints(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> Iterator[str]:
+    dark, ends = f" {_DARK_GUIDE}", _dark_ends(mesh, marks)
     yield f'<g fill="none" stroke="{GUIDE}" stroke-width="1.5">'
     for index, (first, second) in enumerate(mesh.joints.tolist()):
-        yield f'<path id="joint-{index}" d="{_svg_curves([page.joint_curve(first, second)])}"/>'
+        style = dark if ends & {first, second} else ""
+        yield f'<path id="joint-{index}" d="{_svg_curves([page.joint_curve(first, second)])}"{style}/>'
     for port in _visible_ports(mesh):
-        yield f'<path d="{_svg_curves([page.port_curve(port)])}"/>'
+        style = "" if port in marks.fibres else dark
+        yield f'<path d="{_svg_curves([page.port_curve(port)])}"{style}/>'
     yield "</g>"
+
+
+def _dark_ends(mesh: MeshTopology, marks: _Marks) -> set[int]:
+    """Return the PUC-ports at waveguides without light: of unlit PUCs, and from there along cells without couplers."""
+    dark = {4 * puc + end for puc in marks.unlit for end in range(4)}
+    pending = [*dark, *(int(mesh.port_puc_port[p]) ^ 2 for p in _visible_ports(mesh) if p not in marks.fibres)]
+    pending = [p for p in pending if p in dark or CELL_KINDS[mesh.cell_kinds[p // 4]].passes == "bar"]
+    while pending:
+        dark.add(puc_port := pending.pop())
+        neighbour = int(mesh.mate[puc_port])
+        if neighbour >= 0 and neighbour not in dark and CELL_KINDS[mesh.cell_kinds[neighbour // 4]].passes == "bar":
+            pending.append(neighbour ^ 2)
+    return dark
 
 
 def _field(mesh: MeshTopology, page: PageLayout, field: NDArray[np.float64], range_db: float) -> Iterator[str]:
@@ -253,12 +273,13 @@ def _field(mesh: MeshTopology, page: PageLayout, field: NDArray[np.float64], ran
 
 @dataclass(frozen=True)
 class _Marks:
-    """Marks of all PUCs in a drawing: states, faults, values and drive channels."""
+    """Marks of a drawing: states, faults, values and drive channels of PUCs, and the ports with a fibre."""
 
     states: Mapping[int, State]
     failed: frozenset[int]
     parked: frozenset[int]
     unlit: frozenset[int]
+    fibres: frozenset[int]
     values: PictureValues | None
     channels: Sequence[int]
 
@@ -302,8 +323,9 @@ def _cells(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> Iterator[str]
 
 def _numbers(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> Iterator[str]:
     states, failed, parked = marks.states, marks.failed, marks.parked
-    for puc in range(mesh.n_pucs):
-        (x, y), side = page.number_position(puc)
+    labels = [(puc, row) for puc in range(mesh.n_pucs) for row in _numbered_rows(mesh, marks, puc)]
+    for puc, row in labels:
+        (x, y), side = page.number_position(puc, row)
         used = puc in states and puc not in parked
         colour = FAULT if puc in failed else INK if used else FAINT
         style = f'fill="{colour}"' + ' font-weight="600"' * (used or puc in failed)
@@ -313,13 +335,18 @@ def _numbers(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> Iterator[st
         yield _text(x, y + 3.5, text, size=10, attributes=style)
 
 
+def _numbered_rows(mesh: MeshTopology, marks: _Marks, puc: int) -> tuple[int, ...]:
+    """Return the rails (-1 upper, 1 lower) above which a PUC's number is written: each rail of a phase shifter."""
+    rows = marks.symbol(mesh, puc).rows
+    return rows[:1] if CELL_KINDS[mesh.cell_kinds[puc]].passes != "bar" else rows
+
+
 def _port_disc(x: float, y: float, *, fibre: bool) -> str:
     style = f'stroke="{INK}" stroke-width="1.3"' if fibre else f'stroke="{GUIDE}" stroke-dasharray="2.5 2"'
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{PORT_RADIUS}" fill="#ffffff" {style}/>'
 
 
-def _ports(mesh: MeshTopology, page: PageLayout, labelled: bool) -> Iterator[str]:
-    fibres = frozenset(mesh.fibre_ports)
+def _ports(mesh: MeshTopology, page: PageLayout, fibres: Collection[int], labelled: bool) -> Iterator[str]:
     for port in _visible_ports(mesh):
         x, y = page.port_position(port)
         fibre = port in fibres
@@ -423,12 +450,13 @@ def _key_entries(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> list[tu
     kinds = {name: CELL_KINDS[name] for name in mesh.cell_kinds}
     puc, size = CELL_KINDS[PUC], SymbolSize.of(_KEY_SCALE, RAIL)
     legend: list[tuple[Symbol, str]] = []
-    if (marks.values is None or marks.states) and any(kind.interferes for kind in kinds.values()):
-        legend += [
-            (Symbol(puc, "bar"), "= bar: keeps its rail"),
-            (Symbol(puc, "cross"), "× cross: changes rail"),
-            (Symbol(puc), "no state given"),
-        ]
+    stated = [marks.states.get(cell) for cell in np.flatnonzero(mesh.interferes).tolist()]
+    if "bar" in stated:
+        legend.append((Symbol(puc, "bar"), "= bar: keeps its rail"))
+    if "cross" in stated:
+        legend.append((Symbol(puc, "cross"), "× cross: changes rail"))
+    if None in stated and (marks.values is None or marks.states):
+        legend.append((Symbol(puc), "no state given" if marks.states else "interferometer"))
     # One example of each simple element that the mesh has.
     shifters = [kind for kind in kinds.values() if kind.passes == "bar" and any(kind.heated)]
     legend += [(Symbol(kind), "phase shifter") for kind in shifters[:1]]
@@ -441,9 +469,9 @@ def _key_entries(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> list[tu
         legend.append((Symbol(puc, unlit=True), "no light"))
     entries = [(symbol.svg(size), text) for symbol, text in legend]
     if len(marks.channels) and SymbolSize.of(page.scale, page.rail).has_visible_heaters:
-        entries.append((heater_svg(0.0, 9.0, 6.0, "3"), "heater, drive channel"))
+        entries.append((heater_svg(0.0, 9.0, 6.0, 3), "heater, drive channel"))
     entries.append((_port_disc(0, 0, fibre=True), "port"))
-    if len(mesh.fibre_ports) < len(_visible_ports(mesh)):
+    if not marks.fibres.issuperset(_visible_ports(mesh)):
         entries.append((_port_disc(0, 0, fibre=False), "port without fibre"))
     return entries
 

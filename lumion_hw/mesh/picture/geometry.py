@@ -148,15 +148,18 @@ class PageLayout:
         direction = self._direction_to_b[puc]
         return self.px(self._mesh.puc_centres[puc]), -math.degrees(math.atan2(direction[1], direction[0]))
 
-    def number_position(self, puc: int) -> tuple[_Vector, bool]:
-        """Return the position of a PUC's number, and whether the text starts there (otherwise it is centred)."""
+    def number_position(self, puc: int, row: int = -1) -> tuple[_Vector, bool]:
+        """Return the position of a PUC's number, and whether the text starts there (otherwise it is centred).
+
+        The number is above the upper rail (``row`` -1) or between the rails, above the lower one (``row`` 1).
+        """
         direction = self._direction_to_b[puc]
         normal = np.array([-direction[1], direction[0]])
         slanted = abs(normal[0]) > 1e-9
         if normal[0] < 0 and slanted:
             normal = -normal
         gap = _NUMBER_GAP if self.rail == RAIL else _HEATER_GAP
-        offset = normal * (self.rail + EDGE + gap / self.scale)
+        offset = normal * (-row * self.rail + EDGE + gap / self.scale)
         return self.px(self._mesh.puc_centres[puc] + offset), slanted
 
     def puc_curve(self, entering: int, leaving: int) -> Curve:

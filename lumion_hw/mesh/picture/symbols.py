@@ -14,6 +14,7 @@ from lumion_hw.mesh.picture.geometry import EDGE, HALF_BODY
 INK, FAINT, GUIDE, BODY, BORDER, FAULT = "#1d2733", "#66727f", "#9aa6b2", "#f1f4f7", "#c3ccd5", "#b3261e"
 _HEATER, _HEATER_EDGE = "#fbe0c3", "#c9741f"
 _HEATER_HEIGHT, _NARROW_HEATER_HEIGHT = 12.0, 7.4  # px
+_LETTER_WIDTH = 0.66  # of the font size
 _STUB_LENGTH = 0.55
 """Half length of a heater, as a fraction of half the body."""
 _NARROW_PITCH_PX = 11.0
@@ -67,6 +68,15 @@ class Symbol:
         """Whether a box is drawn around the rails."""
         return self.kind.interferes or self.failed or self.parked or self.unlit or self.fill is not None
 
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Sides (-1 upper, 1 lower) of the rails that belong to the cell: of a phase shifter those with a heater."""
+        heated = tuple(side for arm, side in enumerate((-1, 1)) if self._has_heater(arm))
+        return heated if heated and not self.kind.has_couplers and self.kind.passes == "bar" else (-1, 1)
+
+    def _has_heater(self, arm: int) -> bool:
+        return self.kind.heated[arm] and not (self.channels and self.channels[arm] == NO_CHANNEL)
+
     def svg(self, size: SymbolSize) -> str:
         """Return the symbol as SVG elements."""
         parts = [*self._body(size), self._rails(size)]
@@ -87,12 +97,14 @@ class Symbol:
         elif self.parked:
             edge = f'stroke="{GUIDE}" stroke-dasharray="2 3"'
         fill = self.fill or ("#ffffff" if self.unlit else BODY)
+        margin = high - size.rail
+        top, bottom = self.rows[0] * size.rail - margin, self.rows[-1] * size.rail + margin
         yield (
-            f'<rect x="{-half:.1f}" y="{-high:.1f}" width="{2 * half:.1f}" height="{2 * high:.1f}" rx="4" '
+            f'<rect x="{-half:.1f}" y="{top:.1f}" width="{2 * half:.1f}" height="{bottom - top:.1f}" rx="4" '
             f'fill="{fill}" {edge}/>'
         )
         if self.failed:
-            hatch = _hatch(half, high)
+            hatch = _hatch(half, top, bottom)
             yield f'<path d="{hatch}" stroke="{FAULT}" stroke-width="1.1" opacity="0.65"/>'
 
     def _rails(self, size: SymbolSize) -> str:
@@ -122,28 +134,29 @@ class Symbol:
 
     def _heaters(self, size: SymbolSize) -> Iterator[str]:
         half, high = _STUB_LENGTH * size.half, 0.5 * min(_HEATER_HEIGHT, max(_NARROW_HEATER_HEIGHT, 0.65 * size.rail))
-        for arm, (heated, side) in enumerate(zip(self.kind.heated, (-1, 1), strict=True)):
-            channel = self.channels[arm] if self.channels else None
-            if not heated or channel == NO_CHANNEL:
-                continue
-            yield heater_svg(side * size.rail, half, high, "" if channel is None else str(channel))
+        for arm, side in enumerate((-1, 1)):
+            if self._has_heater(arm):
+                yield heater_svg(side * size.rail, half, high, self.channels[arm] if self.channels else None)
 
 
-def heater_svg(y: float, half: float, high: float, text: str) -> str:
-    """Return a heater as SVG, with a text on it; arguments in px."""
+def heater_svg(y: float, half: float, high: float, channel: int | None) -> str:
+    """Return a heater as SVG, with its drive channel (``c5``, unlike PUC 5) on it; other arguments in px."""
     heater = (
         f'<rect class="heater" x="{-half:.1f}" y="{y - high:.1f}" width="{2 * half:.1f}" height="{2 * high:.1f}" '
         f'rx="2" fill="{_HEATER}" stroke="{_HEATER_EDGE}" stroke-width="0.8"/>'
     )
-    if text:
-        heater += f'<text x="0" y="{y + 3.1:.1f}" font-size="8.5" fill="{INK}" text-anchor="middle">{text}</text>'
+    if channel is not None:
+        text = f"c{channel}"
+        size = min(8.5, 2.0 * half / (_LETTER_WIDTH * len(text)))
+        style = f'font-size="{size:.3g}" fill="{FAINT}" text-anchor="middle"'
+        heater += f'<text x="0" y="{y + 0.36 * size:.1f}" {style}>{text}</text>'
     return heater
 
 
-def _hatch(half: float, high: float) -> str:
+def _hatch(half: float, top: float, bottom: float) -> str:
     lines = []
-    for start in np.arange(-half - 2 * high + 6.0, half, 6.0):
+    for start in np.arange(-half - (bottom - top) + 6.0, half, 6.0):
         # From the lower edge to the upper one, cut at the left and right edges.
-        left, right = max(start, -half), min(start + 2 * high, half)
-        lines.append(f"M{left:.1f} {high - (left - start):.1f}L{right:.1f} {high - (right - start):.1f}")
+        left, right = max(start, -half), min(start + bottom - top, half)
+        lines.append(f"M{left:.1f} {bottom - (left - start):.1f}L{right:.1f} {bottom - (right - start):.1f}")
     return "".join(lines)

@@ -72,6 +72,8 @@ HEATER_RESISTANCES = "heater_resistances"
 """Name of the array with measured resistances; each row is heater, current in mA, resistance in ohms."""
 EMULATED_CHIP = "emulated_chip"
 """Provenance key that names the emulated chip, if the record was made on one."""
+COMMAND_LINE = "command_line"
+"""Provenance key of the command that made the record."""
 _STATES: tuple[State, State] = ("bar", "cross")
 
 

@@ -46,6 +46,15 @@ def test_a_current_that_cannot_reach_a_turn_is_noted_with_the_current_needed(tmp
     assert reach_note(load(bench_with(tmp_path, heater_max_ma=9.36))) is None
 
 
+def test_a_current_that_was_rounded_is_sufficient(tmp_path: Path) -> None:
+    # 9.35 x 9.35 x 800 / 1000 = 69.94 mW of 70 mW; 9.3 mA give 69.19 mW, 1.2 % too few.
+    assert reach_note(load(bench_with(tmp_path, heater_max_ma=9.35))) is None
+    assert "gives 69.2 mW in 800 Ω, but a phase of 2π needs up to 70 mW" in str(
+        reach_note(load(bench_with(tmp_path, heater_max_ma=9.3)))
+    )
+    assert not check_bench(bench_with(tmp_path, heater_max_ma=10.01, compliance_v=8))  # 8.008 V
+
+
 def test_a_current_for_many_turns_shows_that_the_power_per_pi_is_missing(tmp_path: Path) -> None:
     # 30 mA in 800 ohm are 720 mW; a turn of the weakest heater takes 70 mW.
     note = reach_note(load(bench_with(tmp_path, heater_max_ma=30, compliance_v=25)))
@@ -60,7 +69,9 @@ def test_a_total_power_too_small_for_a_calibration_is_noted(tmp_path: Path) -> N
     assert note.startswith("a calibration heats the chip with up to ")
     assert "total_power_mw of driver is 300" in note
     assert heat_note(model, 300.0) is None
-    assert "Set total_power_mw to 310" in (heat_note(model, 301.0) or "")
+    assert "up to 301 mW, but total_power_mw of driver is 300. Set total_power_mw to 310" in (
+        heat_note(model, 300.2) or ""
+    )
 
 
 @pytest.mark.parametrize("name", ["lumion-prototype", "small-bench", "laser-bench", str(FOUNDRY)])

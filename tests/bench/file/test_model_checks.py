@@ -349,6 +349,17 @@ wiring:
     - {laser: las, through: [{device: sw, enters: 1, leaves: 18}], taps: [{meter: pm, channel: 2, fraction: 1}]}
 """
 
+OUTPUTS = "an output of 'sw' (17 to 32, numbered after its inputs)"
+
+
+def test_the_ports_of_a_switch_with_one_input_are_named_once() -> None:
+    text = PARTS.replace("{kind: polatis}", "{kind: polatis, n_inputs: 1, n_outputs: 4}").replace(
+        "leaves: 17", "leaves: 1"
+    )
+    (problem,) = check_bench("bench.yaml", text=text.replace("leaves: 18", "leaves: 5"))
+    assert problem.path == "wiring.fibres[0].through[0].leaves"
+    assert problem.message == "expected an output of 'sw' (2 to 5, numbered after its inputs), found 1"
+
 
 def test_a_laser_may_be_wired_twice_where_a_switch_leads_to_one_of_them() -> None:
     assert check_bench("bench.yaml", text=PARTS) == ()
@@ -361,9 +372,15 @@ def test_a_laser_may_be_wired_twice_where_a_switch_leads_to_one_of_them() -> Non
     ("part", "path", "message"),
     [
         ("{device: sw, enters: 1}", "", "the keys enters and leaves of the switch 'sw', found no leaves"),
-        ("{device: sw, enters: 1, leaves: 1}", ".leaves", "another port than 1, at which light enters"),
-        ("{device: sw, enters: 1, leaves: 33}", ".leaves", "a port from 1 to 32 ('sw' has 16 inputs and 16 outputs)"),
-        ("{device: sw, enters: 1, leaves: 2}", ".leaves", "an input and an output of 'sw', found the inputs 1 and 2"),
+        ("{device: sw, enters: 1, leaves: 1}", ".leaves", f"expected {OUTPUTS}, found 1"),
+        ("{device: sw, enters: 1, leaves: 33}", ".leaves", f"expected {OUTPUTS}, found 33"),
+        ("{device: sw, enters: 1, leaves: 2}", ".leaves", f"expected {OUTPUTS}, found 2"),
+        ("{device: sw, enters: 17, leaves: 18}", ".leaves", "expected an input of 'sw' (1 to 16), found 18"),
+        (
+            "{device: sw, enters: 40, leaves: 17}",
+            ".enters",
+            f"expected an input of 'sw' (1 to 16) or {OUTPUTS}, found 40",
+        ),
         ("{device: att, channel: 3}", ".channel", "from 1 to 2 ('att' is a N7762A), found 3"),
         ("{device: att, enters: 3}", ".enters", "expected no enters of the attenuator 'att'"),
         ("{device: amp, channel: 1}", ".channel", "expected no channel of the optical amplifier 'amp'"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calibration.fit.ageing import find_changes
-from calibration.fit.drift import DriftModel, prior_after_time
+from calibration.fit.drift import DriftModel, check_health, prior_after_time
 from calibration.fit.global_fit import FitResult, GlobalFit
 from calibration.measure.design import IncrementalSettings
 from calibration.model.gauge import loop_rms_rad, wrapped
@@ -17,6 +17,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import default_prior
+from calibration.run.renewal import RecordPosterior
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh, start_near
@@ -73,6 +74,20 @@ def test_thirty_settings_renew_a_calibration(small: SimulatedMesh, model: MeshMo
         assert off > 10
         assert error < 4
         assert error < 2e3 * np.sqrt(variance[groups[name]].mean())
+
+
+def test_the_worst_residual_is_in_the_unit_of_the_mean_square(small: SimulatedMesh, model: MeshModel) -> None:
+    """A maximum is at least the rms, and its square at most the sum of squares.
+
+    A phase that changes the light by less than its source may drift is significant only against the other readings.
+    """
+    last = small.parameters()
+    vector = model.space.pack(last)
+    exact = RecordPosterior(last, vector, np.ones(model.space.size, dtype=bool), np.zeros((model.space.size,) * 2))
+    small.truth.passive_phase = small.truth.passive_phase + 0.05 * (np.arange(SMALL.n_pucs) == 3)
+    health = check_health(model, _readings(small, 10), exact, DriftModel(source_db=1.0))
+    assert not health.is_valid
+    assert health.chi2_per_reading <= health.worst_sigma**2 <= health.chi2_per_reading * health.readings
 
 
 @pytest.mark.long

@@ -355,7 +355,7 @@ def test_a_record_without_covariance_and_crosstalk_is_told_as_it_is(found: Calib
     assert "no standard errors of phases" in page.text
     assert "has no crosstalk" in page.text
     assert page.row("passive phases, standard error, rms")[1] == "–"
-    assert page.row("serves")[1].startswith("switching only")
+    assert page.row("certified for")[1].startswith("switching only")
 
 
 def test_a_damaged_record_is_refused(saved: Path) -> None:

@@ -102,7 +102,7 @@ def test_heaters_carry_their_drive_channels() -> None:
     channels[0], channels[2], channels[25] = 7, 30, 15
     drawing = Drawing(mesh_svg(mesh, heater_channels=channels))
     shown = [node.text for puc in (0, 1, 12) for node in drawing.by_id[f"puc-{puc}"].iter(f"{SVG}text")]
-    assert shown == ["7", "30", "15"]
+    assert shown == ["c7", "c30", "c15"]
     assert not heaters(drawing, 4)  # a heater without a channel cannot be driven
     assert (drawing.by_id["puc-12"].findtext(f"{SVG}title") or "").endswith("channel 15 (lower)")
     assert "heater, drive channel" in drawing.texts
@@ -121,6 +121,36 @@ def test_pucs_without_light_are_dashed_and_named() -> None:
         mesh_svg(mesh, unlit=[14])
 
 
+def test_a_dark_phase_shifter_has_one_row_and_its_waveguides_are_dashed() -> None:
+    mesh = build_mesh("clements", (4,))
+    drawing = Drawing(mesh_svg(mesh, unlit=[2, 3], fibres=[0, 1, 4, 5, 6, 7], heater_channels=range(28)))
+    shifter, interferometer = (next(drawing.by_id[f"puc-{puc}"].iter(f"{SVG}rect")) for puc in (2, 3))
+    assert 2.0 * float(shifter.attrib["height"]) < float(interferometer.attrib["height"])
+    joints = [tuple(end // 4 for end in ends) for ends in mesh.joints.tolist()]
+    dashed = [pucs for i, pucs in enumerate(joints) if "stroke-dasharray" in drawing.by_id[f"joint-{i}"].attrib]
+    # PUCs 4 and 8 are phase shifters on the waveguide beside the dark one: their other waveguide is lit.
+    assert sorted(dashed) == [(2, 3), (2, 3), (3, 4), (3, 8), (4, 5), (8, 9)]
+    assert joints.count((8, 9)) == 2
+    assert "port without fibre" in drawing.texts
+
+
+def test_each_heater_of_a_double_phase_shifter_has_its_number_above_it() -> None:
+    mesh = build_mesh("clements", (4,))
+    drawing = Drawing(mesh_svg(mesh, heater_channels=range(28)))
+    numbers = [node for node in drawing.root.iter(f"{SVG}text") if node.text == "12"]
+    assert len({node.attrib["y"] for node in numbers}) == 2  # PUC 12; its channels are c24 and c25
+    assert drawing.texts.count("11") == 1
+
+
+def test_the_key_explains_only_the_states_that_are_drawn() -> None:
+    mesh = build_mesh("clements", (4,))
+    texts = Drawing(mesh_svg(mesh, states={1: "bar"})).texts
+    assert "= bar: keeps its rail" in texts
+    assert "no state given" in texts
+    assert "× cross: changes rail" not in texts
+    assert "interferometer" in Drawing(mesh_svg(mesh)).texts
+
+
 def test_a_path_passes_a_phase_shifter_on_its_own_waveguide_in_any_state() -> None:
     mesh = build_mesh("clements", (3,))
     trace = mesh.trace(0, dict.fromkeys(range(mesh.n_pucs), "cross"))
@@ -135,7 +165,16 @@ def test_a_path_passes_a_phase_shifter_on_its_own_waveguide_in_any_state() -> No
 
 def test_a_long_key_continues_in_a_second_row() -> None:
     mesh = build_mesh("clements", (3,))
-    drawing = Drawing(mesh_svg(mesh, failed=[1], parked=[2], unlit=[3], heater_channels=range(2 * mesh.n_pucs)))
+    drawing = Drawing(
+        mesh_svg(
+            mesh,
+            states={1: "bar", 3: "cross"},
+            failed=[1],
+            parked=[2],
+            unlit=[3],
+            heater_channels=range(2 * mesh.n_pucs),
+        )
+    )
     rows = {
         node.attrib["y"]: float(node.attrib["x"])
         for node in drawing.root.iter(f"{SVG}text")
