@@ -20,7 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parents[1]
 IMAGES = HERE / "docs" / "img"
-EXAMPLES = sorted((HERE / "examples").rglob("*.yaml"))
+EXAMPLES = sorted((HERE / "examples").rglob("*.y*ml"))
 PAGES = sorted((HERE / "docs" / "cookbook").glob("*.md"))
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ (.*)$", re.MULTILINE)
