@@ -46,17 +46,18 @@ class HeaterLaws:
         self._per_term = np.divide(1.0, max_ma, out=np.zeros(heaters), where=max_ma > 0.0) ** [[2], [4], [6]]
         self._powers = squares[:, None] ** np.arange(1, 4)
         self._three_terms = np.linalg.pinv(self._powers)
-        alone_ma = (np.sqrt(squares)[:, None, None] * np.diag(max_ma)).reshape(-1, heaters)
-        heated = model.heating.phases(fit.parameters, alone_ma)
-        self._own_rad = heated.own_rad.sum(axis=1).reshape(_STEPS, heaters)
         weights = visible_combinations(model.mesh, model.space.entries, model.space.monitors)
-        arm, joint = np.split(np.tile(weights, (_STEPS, 1))[:, None], [heaters], axis=2)
+        arm, joint = np.split(weights[:, None], [heaters], axis=2)
         names = {*effects, *model.space.physics.widths}
-        slopes = model.heating.chain(fit.parameters, heated, arm, joint)
-        slopes |= model.heating.by_rows(names, fit.parameters, heated, arm, joint)
-        self._slopes: dict[str, Real] = {
-            name: by_one.astype(np.float64).reshape(_STEPS, heaters, -1) for name, by_one in slopes.items()
-        }
+        self._own_rad, parts = np.empty((_STEPS, heaters)), dict[str, list[Real]]()
+        for step, square in enumerate(squares):  # one by one: together they need gigabytes on a large mesh
+            heated = model.heating.phases(fit.parameters, np.sqrt(square) * np.diag(max_ma))
+            self._own_rad[step] = heated.own_rad.sum(axis=1)
+            slopes = model.heating.chain(fit.parameters, heated, arm, joint)
+            slopes |= model.heating.by_rows(names, fit.parameters, heated, arm, joint)
+            for name, by_one in slopes.items():
+                parts.setdefault(name, []).append(by_one[:, 0].astype(np.float64))
+        self._slopes: dict[str, Real] = {name: np.stack(parts.pop(name)) for name in tuple(parts)}
         if (pairs := model.space.physics.pairs) is not None:
             change = model.heating.law_change(fit.parameters, weights, pairs)
             self._slopes[CROSSTALK_PAIRS] = self._own_rad[..., None] * change
@@ -75,11 +76,13 @@ class HeaterLaws:
         by_law = changes[laws]
         across = [across + main[:, laws] @ by_law for main, across in zip(gram.main, gram.across, strict=True)]
         slopes = [np.concatenate([slope[:n], slope[n:] + by_law.T @ slope[laws]]) for slope in gram.slope]
-        first, second = (
-            information + after[laws].T @ by_law + by_law.T @ before[laws]
-            for information, after, before in zip(gram.inner, across, gram.across, strict=True)
-        )
-        return HalvedEquations(gram.main, (across[0], across[1]), (slopes[0], slopes[1]), (first, second))
+        inner = list[Real]()
+        for information, after, before in zip(gram.inner, across, gram.across, strict=True):
+            total = after[laws].T @ by_law
+            total += by_law.T @ before[laws]
+            total += information
+            inner.append(total)
+        return HalvedEquations(gram.main, (across[0], across[1]), (slopes[0], slopes[1]), (inner[0], inner[1]))
 
     def deviation_effect(
         self,

@@ -202,7 +202,7 @@ class Selection:
             places,
         )
         n, slope = len(prior_information), gram.slope[0] + gram.slope[1]
-        self._across = gram.across[0] + gram.across[1]
+        self._across, self._inner = gram.across[0] + gram.across[1], gram.inner[0] + gram.inner[1]
         following = solved(
             gram.main[0] + gram.main[1] + prior_information, np.column_stack([self._across, slope[:n] - prior_slope])
         )
@@ -228,8 +228,9 @@ class Selection:
         self._candidate_places = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(candidates)}
 
     def _subset_information(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        first, second = (information[np.ix_(chosen, chosen)] for information in self._gram.inner)
-        return first + second - self._across[:, chosen].T @ self._by_row[:, chosen], self._outer[chosen]
+        information: Real = self._inner[np.ix_(chosen, chosen)]
+        information -= self._across[:, chosen].T @ self._by_row[:, chosen]
+        return information, self._outer[chosen]
 
     def rows(self, excluded: Collection[str]) -> list[RowScore]:
         """Return the scores of all effects, the largest gain first."""
