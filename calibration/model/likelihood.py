@@ -46,8 +46,12 @@ SETTING_DRIFT = SettingDrift(power_db=0.01, common_phase_rad=0.01)
 """Usual drift from setting to setting (assumed): power by fibre polarization and laser, phase by 10 to 100 mK at 0.6
 rad/K.
 """
-_LEAST_DRIFT = 0.1
-"""Smallest drift from setting to setting that readings can show, relative to the usual one (assumed)."""
+_LEAST_DRIFT = 0.3
+"""Smallest drift from setting to setting that a fit assumes, relative to the usual one.
+
+Drift curves have errors of about 1 mrad that some 15 settings share. As independent errors of settings they count √15
+times as much, 3 to 4 mrad; with less, a fit would take them for changes of its parameters.
+"""
 MODEL_ERROR = 5e-4
 """Relative error of the model; matters with low-noise meters."""
 
@@ -184,8 +188,8 @@ def without_drift(values: NDArray[Precision], drift: Real) -> NDArray[Precision]
 def drift_of_readings(residual: Real, drift: Real, spare: float) -> tuple[float, float]:
     """Return the standard deviations of power and phase drift that the residuals show, relative to the assumed ones.
 
-    Maximum likelihood of residuals with covariance 1 + D·diag(σ²)·Dᵀ, between a tenth of the assumed drift and all of
-    it.
+    Maximum likelihood of residuals with covariance 1 + D·diag(σ²)·Dᵀ, between :data:`_LEAST_DRIFT` of the assumed drift
+    and all of it.
 
     Args:
         residual: Shape ``(settings, M)``; residuals in standard deviations.
@@ -205,6 +209,6 @@ def drift_of_readings(residual: Real, drift: Real, spare: float) -> tuple[float,
         explained = (scaled * np.linalg.solve(inner, scaled[..., None])[..., 0]).sum()
         return float(np.log(np.linalg.det(inner)).sum() - explained)
 
-    found = minimize(cost, np.log([0.3, 0.3]), method="L-BFGS-B", bounds=[(np.log(_LEAST_DRIFT), 0.0)] * 2)
+    found = minimize(cost, np.log([0.5, 0.5]), method="L-BFGS-B", bounds=[(np.log(_LEAST_DRIFT), 0.0)] * 2)
     power, phase = np.exp(found.x)
     return float(power), float(phase)

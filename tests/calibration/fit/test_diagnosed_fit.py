@@ -229,6 +229,20 @@ def test_a_course_that_was_none_is_given_up() -> None:
     assert max(bench.errors_mrad(second.parameters)) < 5.0
 
 
+def test_loops_are_as_accurate_as_stated_after_a_drift_of_half_a_milliradian() -> None:
+    relative = []
+    for seed in (12, 14):
+        bench = Bench.draw(seed)
+        drift_rad = 7e-4 * np.sin(3.0 * np.pi * TAKEN_S / TAKEN_S[-1])
+        taken = bench.measured(common_rad=drift_rad - drift_rad[-1])
+        fit = bench.diagnosis(taken, ALL).stated(bench.diagnosed(taken, ALL)).fit
+        truth = bench.simulated.parameters()
+        loops = bench.model.space.groups["loops"]
+        found = fit.vector - bench.model.space.pack(replace(truth, source_db=truth.source_db[:4]))
+        relative.append(wrapped(found[loops]) / np.sqrt(np.diag(fit.covariance())[loops]))
+    assert np.sqrt(np.mean(np.square(relative))) < 1.6
+
+
 def test_a_drift_that_missing_physics_feigned_is_given_up_once_a_row_explains_it() -> None:
     bench = Bench.draw()
     taken = bench.measured()

@@ -8,7 +8,7 @@ import pytest
 from calibration.model.likelihood import drift_of_readings
 
 
-@pytest.mark.parametrize(("power", "phase"), [(0.5, 0.2), (0.2, 0.8)])
+@pytest.mark.parametrize(("power", "phase"), [(0.5, 0.35), (0.4, 0.8)])
 def test_residuals_show_the_drift_of_power_and_phase(power: float, phase: float) -> None:
     rng = np.random.default_rng(1)
     slopes = 20.0 * rng.standard_normal((800, 4, 2))
@@ -23,4 +23,4 @@ def test_readings_without_drift_show_the_smallest_one() -> None:
     slopes = 20.0 * rng.standard_normal((800, 4, 2))
     fitted = 0.8  # a fit has removed a fifth of the scatter
     residual = np.sqrt(fitted) * rng.standard_normal((800, 4))
-    np.testing.assert_allclose(drift_of_readings(residual, slopes, fitted), 0.1, rtol=0.3)
+    np.testing.assert_allclose(drift_of_readings(residual, slopes, fitted), 0.3, rtol=0.1)
