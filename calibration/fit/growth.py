@@ -104,16 +104,16 @@ def score_rows(
     prior_information = fit.prior_information * share
     pass_ = Pass(model, fit, thinned, small)
     laws = HeaterLaws(model, fit, likelihood.observations.currents_ma.max(axis=0), pass_.places)
-    gram = laws.at_constant_phase(pass_.gram)
-    selection = Selection(gram, prior_information, prior_slope, pass_.places, share)
+    equations = laws.at_constant_phase(pass_.equations())
+    selection = Selection(equations, prior_information, prior_slope, pass_.places, share)
     rows, tail, step = selection.rows(excluded), None, None
     chosen = selection.chosen({*excluded, *(row.name for row in PHYSICS if row.rare)}) or selection.chosen(excluded)
     number = [row.name for row in rows].index(LAW_DEVIATION)
     effect = laws.deviation_effect(
-        gram, pass_.places[LAW_DEVIATION], rows[number].width, prior_information, prior_slope, share
+        equations, pass_.places[LAW_DEVIATION], rows[number].width, prior_information, prior_slope, share
     )
     rows[number] = replace(rows[number], shift=lambda: effect)
-    del selection, gram  # half a gigabyte on a large mesh, and pairs need as much
+    del selection, equations  # half a gigabyte on a large mesh, and pairs need as much
     places = [(pass_.places[row.name], row.width) for row in chosen]
     if CROSSTALK_PAIRS in names:
         score, with_pairs = Pairs(model, fit, pass_).score(prior_information, prior_slope, places, share)
@@ -132,11 +132,11 @@ def score_rows(
         chosen, step = plausible, None
     if step is None and chosen and chosen[-1].name != CROSSTALK_PAIRS:
         places = [(pass_.places[row.name], row.width) for row in chosen]
-        step = predicted_step(pass_.gram, places, prior_information, prior_slope, share)
+        step = predicted_step(pass_.halves, places, prior_information, prior_slope, share)
     return Scores(
         tuple(rows),
         tuple(chosen),
-        pass_.gram.main[0] + pass_.gram.main[1],
+        pass_.information[0] + pass_.information[1],
         pass_.by_segment,
         pass_.by_monitor,
         tail,

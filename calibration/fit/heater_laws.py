@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
-from calibration.fit.row_scores import HalvedEquations, parameter_numbers
+from calibration.fit.row_scores import Equations, Halves, joined
 from calibration.model.gauge import visible_combinations
 from calibration.model.heating import law_point_weights
 from calibration.model.mesh_model import MeshModel
@@ -62,31 +62,44 @@ class HeaterLaws:
             change = model.heating.law_change(fit.parameters, weights, pairs)
             self._slopes[CROSSTALK_PAIRS] = self._own_rad[..., None] * change
 
-    def at_constant_phase(self, gram: HalvedEquations) -> HalvedEquations:
+    def at_constant_phase(self, equations: Equations) -> Equations:
         """Return normal equations for effects that leave the phases of heaters driven alone unchanged.
 
         The parameters of the effects change the laws as well. The shift of a law due to such an effect is the error of
         the phase that light shows.
         """
-        terms = np.zeros((3, self._own_rad.shape[1], gram.across[0].shape[1]))
+        terms = np.zeros((3, self._own_rad.shape[1], equations.across.shape[1]))
         for name in self._effects.keys() & self._slopes.keys():
             terms[..., self._effects[name]] = -self._in_three_terms(self._slopes[name])
         changes = self._as_parameters(terms)
         n, laws = len(changes), np.flatnonzero(changes.any(axis=1))
         by_law = changes[laws]
-        across = [across + main[:, laws] @ by_law for main, across in zip(gram.main, gram.across, strict=True)]
-        slopes = [np.concatenate([slope[:n], slope[n:] + by_law.T @ slope[laws]]) for slope in gram.slope]
-        inner = list[Real]()
-        for information, after, before in zip(gram.inner, across, gram.across, strict=True):
-            total = after[laws].T @ by_law
+
+        def changed(main: Real, before: Real, inner: Real, by_law: Real) -> tuple[Real, Real]:
+            across = main[:, laws] @ by_law
+            across += before
+            total = across[laws].T @ by_law
             total += by_law.T @ before[laws]
-            total += information
-            inner.append(total)
-        return HalvedEquations(gram.main, (across[0], across[1]), (slopes[0], slopes[1]), (inner[0], inner[1]))
+            total += inner
+            return across, total
+
+        def with_changes(slope: Real, by_law: Real) -> Real:
+            return np.concatenate([slope[:n], slope[n:] + by_law.T @ slope[laws]])
+
+        def halves(chosen: NDArray[np.int64]) -> Halves:
+            informations, slopes = equations.halves(chosen)
+            own = by_law[:, chosen]
+            first, second = (
+                joined(half[:n, :n], *changed(half[:n, :n], half[:n, n:], half[n:, n:], own)) for half in informations
+            )
+            return (first, second), (with_changes(slopes[0], own), with_changes(slopes[1], own))
+
+        across, inner = changed(equations.main[0] + equations.main[1], equations.across, equations.inner, by_law)
+        return Equations(equations.main, across, inner, with_changes(equations.slope, by_law), halves)
 
     def deviation_effect(
         self,
-        gram: HalvedEquations,
+        equations: Equations,
         place: slice,
         width: float,
         prior_information: Real,
@@ -96,22 +109,20 @@ class HeaterLaws:
         """Return the factor F of the covariance F·Fᵀ of the fitted parameters due to law deviations.
 
         Args:
-            gram: Result of :meth:`at_constant_phase`.
+            equations: Result of :meth:`at_constant_phase`.
             place: Position of the deviations.
             width: Their prior width.
             prior_information: Shape ``(P, P)``; prior information about the fitted parameters.
             prior_slope: Shape ``(P,)``; derivative of the cost of the prior.
             share: Fraction of the settings that are used.
         """
-        n = len(prior_information)
-        (first, second), slopes = gram.for_subset(parameter_numbers(place))
-        information, slope = first + second, slopes[0] + slopes[1]
-        right = np.column_stack([information[:n, n:], slope[:n] - prior_slope])
-        following = solved(information[:n, :n] + prior_information, right)
-        by_deviation, across = following[:, :-1], information[n:, :n]
-        inner = (information[n:, n:] - across @ by_deviation) / share
+        n, across = len(prior_information), equations.across[:, place]
+        right = np.column_stack([across, equations.slope[:n] - prior_slope])
+        following = solved(equations.main[0] + equations.main[1] + prior_information, right)
+        by_deviation = following[:, :-1]
+        inner = (equations.inner[place, place] - across.T @ by_deviation) / share
         covariance = inverse_of(inner + np.eye(len(inner)) * width**-2.0)
-        mean = covariance @ (slope[n:] - across @ following[:, -1]) / share
+        mean = covariance @ (equations.slope[n:][place] - across.T @ following[:, -1]) / share
         deviations = np.column_stack([root_of(covariance), mean])
         return self._with_law_errors(by_deviation @ deviations, deviations).astype(np.float32)
 

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from calibration.fit.global_fit import FitResult
 from calibration.fit.row_scores import (
     MIN_GAIN,
-    HalvedEquations,
+    Equations,
     Pass,
     Placed,
     RowScore,
     Selection,
+    joined,
     parameter_numbers,
     predicted_step,
 )
@@ -136,7 +137,7 @@ class Pairs:
         extra_physics = np.concatenate(
             [np.zeros(0, np.int64), *(parameter_numbers(group) for group, _ in other_effects)]
         )
-        halves, slopes = self._pass.gram.for_subset(extra_physics)
+        halves, slopes = self._pass.halves(extra_physics)
         derivatives = self._rows[:, np.concatenate([np.arange(self._n), self._n + extra_physics])]
         n = derivatives.shape[1]
         prior = np.zeros((n, n))
@@ -156,22 +157,22 @@ class Pairs:
         basis, columns = self._directions(elimination)
         self._count_work(SCORE_PAIRS_WORK)
 
-        def scored(gram: HalvedEquations) -> RowScore:
-            selection = Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: slice(0, columns.shape[1])}, share)
+        def scored(equations: Equations) -> RowScore:
+            selection = Selection(equations, prior, np.zeros(n), {CROSSTALK_PAIRS: slice(0, columns.shape[1])}, share)
             return selection.rows((CROSSTALK_PAIRS,))[0]
 
-        gram = self._extended_equations(derivatives, halves, slopes, columns)
-        score = scored(gram)
+        equations = self._extended_equations(derivatives, halves, slopes, columns)
+        score = scored(equations)
         if score.gain > MIN_GAIN and not score.is_supported_by_data:
             # Unfitted directions act as noise, so the readings get the weights of a fit with pairs.
-            gram = self._weighted_equations(derivatives, columns, score.width)
-            score = scored(gram)
+            equations = self._weighted_equations(derivatives, columns, score.width)
+            score = scored(equations)
         observable = _observable(columns, score.width, share)
         prior_slope = np.concatenate([prior_slope, np.zeros(n - self._n)])
         step = None
         if score.is_supported_by_data:
             placed = [(slice(number, number + 1), score.width) for number in observable]
-            step = predicted_step(gram, placed, prior, prior_slope, share)
+            step = predicted_step(equations.halves, placed, prior, prior_slope, share)
         return replace(
             score,
             shift=lambda: score.excluded_effect[: len(prior_information)],
@@ -180,35 +181,27 @@ class Pairs:
 
     def _extended_equations(
         self, derivatives: Single, halves: tuple[Real, Real], slopes: tuple[Real, Real], columns: Real
-    ) -> HalvedEquations:
-        first, second = self._halves()
-        across = [derivatives[in_half].astype(np.float64).T @ columns[in_half] for in_half in (first, second)]
-        own = [self._misfit.ravel()[in_half] @ columns[in_half] for in_half in (first, second)]
-        return HalvedEquations(
-            halves,
-            (across[0], across[1]),
-            (np.concatenate([slopes[0], own[0]]), np.concatenate([slopes[1], own[1]])),
-            (information_of(columns[first]), information_of(columns[second])),
+    ) -> Equations:
+        informations, all_slopes = list[Real](), list[Real]()
+        for in_half, main, slope in zip(self._halves(), halves, slopes, strict=True):
+            own = columns[in_half]
+            across = derivatives[in_half].astype(np.float64).T @ own
+            informations.append(joined(main, across, information_of(own)))
+            all_slopes.append(np.concatenate([slope, self._misfit.ravel()[in_half] @ own]))
+        return Equations.of_halves(
+            (informations[0], informations[1]), (all_slopes[0], all_slopes[1]), derivatives.shape[1]
         )
 
-    def _weighted_equations(self, derivatives: Single, columns: Real, width: float) -> HalvedEquations:
+    def _weighted_equations(self, derivatives: Single, columns: Real, width: float) -> Equations:
         heat = self._heat - self._heat.mean(axis=0)
         every = (heat**2) @ (self._single[..., 0] ** 2)
         spread = (self._by_phase**2 @ every[..., None]).ravel() - (columns**2).sum(axis=1)
         weight = 1.0 / np.sqrt(1.0 + width**2 * np.maximum(spread, 0.0))
-        rows, misfit, n = (
-            np.concatenate([derivatives, columns], axis=1) * weight[:, None],
-            self._misfit.ravel() * weight,
-            derivatives.shape[1],
-        )
+        rows = np.concatenate([derivatives, columns], axis=1) * weight[:, None]
+        misfit = self._misfit.ravel() * weight
         first, second = (information_of(rows[in_half]) for in_half in self._halves())
-        slopes = [misfit[in_half] @ rows[in_half] for in_half in self._halves()]
-        return HalvedEquations(
-            (first[:n, :n], second[:n, :n]),
-            (first[:n, n:], second[:n, n:]),
-            (slopes[0], slopes[1]),
-            (first[n:, n:], second[n:, n:]),
-        )
+        slope, other_slope = (misfit[in_half] @ rows[in_half] for in_half in self._halves())
+        return Equations.of_halves((first, second), (slope, other_slope), derivatives.shape[1])
 
     def _halves(self) -> list[NDArray[np.bool_]]:
         return [np.repeat(self._pass.half == half, self._misfit.shape[1]) for half in (0, 1)]
@@ -225,7 +218,7 @@ class Pairs:
         return PairDirections(self._curve, np.asarray(basis[:, :, _observable(columns, width, share)]))
 
     def _total_information(self, prior_information: Real) -> Real:
-        first, second = self._pass.gram.main
+        first, second = self._pass.information
         information: Real = first + second + prior_information
         return information
 

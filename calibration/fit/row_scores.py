@@ -18,7 +18,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import Single, information_of, white_rows
 from calibration.model.physics import PHYSICS, ROWS, PairDirections, Physics
 from calibration.model.space import ParameterSpace
-from calibration.model.symmetric import inverse_of, root_of, solved
+from calibration.model.symmetric import inverse_of, root_of, solved, subtract_product
 
 Real = NDArray[np.float64]
 
@@ -76,32 +76,49 @@ class RowScore:
         return f"{self.name}: gain {self.gain:.0f}, held out {self.held_out:.0f}, width {self.width:.3g}"
 
 
+Halves = tuple[tuple[Real, Real], tuple[Real, Real]]
+"""For each half of the settings, the information of P fitted and m effect parameters, and the slopes of all of them."""
+
+
 @dataclass(frozen=True, eq=False)
-class HalvedEquations:
-    """Normal equations of P fitted parameters and p parameters of further effects, for each half of the settings.
+class Equations:
+    """Normal equations of P fitted parameters and p parameters of further effects.
+
+    The equations of single halves of the settings are calculated for chosen effect parameters only: those of all need
+    a gigabyte on a large mesh.
 
     Attributes:
         main: For each half, shape ``(P, P)``; information about the fitted parameters.
-        across: For each half, shape ``(P, p)``; cross terms between fitted and effect parameters.
-        slope: For each half, shape ``(P + p,)``; slope of the log likelihood.
-        inner: For each half, shape ``(p, p)``; information about the effect parameters.
+        across: Shape ``(P, p)``; cross terms between fitted and effect parameters, of all settings.
+        inner: Shape ``(p, p)``; information about the effect parameters, of all settings.
+        slope: Shape ``(P + p,)``; slope of the log likelihood, of all settings.
+        halves: Returns the equations of both halves for chosen effect parameters.
     """
 
     main: tuple[Real, Real]
-    across: tuple[Real, Real]
-    slope: tuple[Real, Real]
-    inner: tuple[Real, Real]
+    across: Real
+    inner: Real
+    slope: Real
+    halves: Callable[[NDArray[np.int64]], Halves]
 
-    def for_subset(self, chosen: NDArray[np.int64]) -> tuple[tuple[Real, Real], tuple[Real, Real]]:
-        """Return, for each half of the settings, information and slope of the fitted and chosen parameters."""
-        inner = [information[np.ix_(chosen, chosen)] for information in self.inner]
-        first, second = (
-            np.block([[self.main[half], self.across[half][:, chosen]], [self.across[half][:, chosen].T, inner[half]]])
-            for half in (0, 1)
-        )
-        n = len(self.main[0])
-        slopes = [np.concatenate([slope[:n], slope[n + chosen]]) for slope in self.slope]
-        return (first, second), (slopes[0], slopes[1])
+    @classmethod
+    def of_halves(cls, informations: tuple[Real, Real], slopes: tuple[Real, Real], n: int) -> Equations:
+        """Return the equations of n fitted parameters and all others, given for each half of the settings."""
+        total = informations[0][:, n:] + informations[1][:, n:]
+
+        def halves(chosen: NDArray[np.int64]) -> Halves:
+            places = np.concatenate([np.arange(n), n + chosen])
+            first, second = (information[np.ix_(places, places)] for information in informations)
+            return (first, second), (slopes[0][places], slopes[1][places])
+
+        main = informations[0][:n, :n], informations[1][:n, :n]
+        return cls(main, total[:n], total[n:], slopes[0] + slopes[1], halves)
+
+
+def joined(main: Real, across: Real, inner: Real) -> Real:
+    """Return the information of P fitted and m effect parameters, shape ``(P + m, P + m)``."""
+    information: Real = np.block([[main, across], [across.T, inner]])
+    return information
 
 
 class Pass:
@@ -147,27 +164,40 @@ class Pass:
             slopes = part.rows[..., : self.main] * part.misfit[..., None].astype(np.float32)
             self.by_monitor += slopes.sum(axis=0)
             np.add.at(self.by_segment, stretches[settings], slopes.sum(axis=1))
-        self._halves = self._equations(0), self._equations(1)
+        self.information = self._main_information(0), self._main_information(1)
 
-    @property
-    def gram(self) -> HalvedEquations:
-        """Normal equations of the fitted parameters and those of all small effects."""
-        (main, across, inner, slope), (second_main, second_across, second_inner, second_slope) = self._halves
-        return HalvedEquations(
-            (main, second_main), (across, second_across), (slope, second_slope), (inner, second_inner)
-        )
-
-    def _equations(self, half: int) -> tuple[Real, Real, Real, Real]:
+    def equations(self) -> Equations:
+        """Return the normal equations of the fitted parameters and those of all small effects."""
         n, size = self.main, self.rows.shape[-1]
-        main, across, inner = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros((size - n, size - n))
-        slope = np.zeros(size)
+        across, inner, slope = np.zeros((n, size - n)), np.zeros((size - n, size - n)), np.zeros(size)
+        for half in (0, 1):
+            for settings in self._settings(half):
+                block = self.rows[settings].reshape(-1, size).astype(np.float64)
+                across += block[:, :n].T @ block[:, n:]
+                inner += information_of(block[:, n:])
+                slope += self.misfit[settings].ravel() @ block
+        return Equations(self.information, across, inner, slope, self.halves)
+
+    def halves(self, chosen: NDArray[np.int64]) -> Halves:
+        """Return the equations of both halves of the settings for the fitted and the chosen effect parameters."""
+        n, columns = self.main, np.concatenate([np.arange(self.main), self.main + chosen])
+        informations, slopes = list[Real](), list[Real]()
+        for half in (0, 1):
+            across, inner, slope = np.zeros((n, len(chosen))), np.zeros((len(chosen),) * 2), np.zeros(len(columns))
+            for settings in self._settings(half):
+                block = self.rows[settings].reshape(-1, self.rows.shape[-1])[:, columns].astype(np.float64)
+                across += block[:, :n].T @ block[:, n:]
+                inner += information_of(block[:, n:])
+                slope += self.misfit[settings].ravel() @ block
+            informations.append(joined(self.information[half], across, inner))
+            slopes.append(slope)
+        return (informations[0], informations[1]), (slopes[0], slopes[1])
+
+    def _main_information(self, half: int) -> Real:
+        information = np.zeros((self.main, self.main))
         for settings in self._settings(half):
-            block = self.rows[settings].reshape(-1, size).astype(np.float64)
-            main += information_of(block[:, :n])
-            across += block[:, :n].T @ block[:, n:]
-            inner += information_of(block[:, n:])
-            slope += self.misfit[settings].ravel() @ block
-        return main, across, inner, slope
+            information += information_of(self.rows[settings][..., : self.main].astype(np.float64))
+        return information
 
     def _settings(self, half: int) -> Iterator[NDArray[np.int64]]:
         in_half = np.flatnonzero(self.half == half)
@@ -179,7 +209,7 @@ class Selection:
     """Selection of the physical effects to add to a fit of P parameters, one after the other.
 
     Args:
-        gram: Normal equations of the fitted and all effect parameters.
+        equations: Normal equations of the fitted and all effect parameters.
         prior_information: Shape ``(P, P)``; prior information about the fitted parameters.
         prior_slope: Shape ``(P,)``; derivative of the cost of the prior by the fitted parameters.
         places: Position of the parameters, by effect.
@@ -188,37 +218,24 @@ class Selection:
 
     def __init__(
         self,
-        gram: HalvedEquations,
+        equations: Equations,
         prior_information: Real,
         prior_slope: Real,
         places: Mapping[str, slice],
         share: float,
     ) -> None:
-        self._gram, self._prior_information, self._prior_slope, self._share, self._places = (
-            gram,
-            prior_information,
-            prior_slope,
-            share,
-            places,
-        )
-        n, slope = len(prior_information), gram.slope[0] + gram.slope[1]
-        self._across, self._inner = gram.across[0] + gram.across[1], gram.inner[0] + gram.inner[1]
-        following = solved(
-            gram.main[0] + gram.main[1] + prior_information, np.column_stack([self._across, slope[:n] - prior_slope])
-        )
-        self._by_row = np.asarray(following[:, :-1], np.float64)
-        self._outer: Real = slope[n:] - self._across.T @ following[:, -1]
-        self._information_by_name = {
-            name: self._subset_information(parameter_numbers(group)) for name, group in places.items()
-        }
-        scores = [self._score(name, *information) for name, information in self._information_by_name.items()]
+        self._halves, self._prior_information, self._prior_slope = equations.halves, prior_information, prior_slope
+        self._share, self._places, n = share, places, len(prior_information)
+        right = np.column_stack([equations.across, equations.slope[:n] - prior_slope])
+        following = solved(equations.main[0] + equations.main[1] + prior_information, right)
+        slope: Real = equations.slope[n:] - equations.across.T @ following[:, -1]
+        information = equations.inner.copy()
+        subtract_product(information, equations.across.T, following[:, :-1])
+        scores = [self._score(name, information[group, group], slope[group]) for name, group in places.items()]
         self._scores = sorted(scores, key=lambda score: -score.gain)
-        self._effects = ExcludedEffects(
-            self._by_row.astype(np.float32),
-            *self._subset_information(np.arange(self._across.shape[1])),
-            {score.name: places[score.name] for score in self._scores},
-            share,
-        )
+        places_by_gain = {score.name: places[score.name] for score in self._scores}
+        by_row = following[:, :-1].astype(np.float32)
+        self._effects = ExcludedEffects(by_row, information, slope, places_by_gain, share)
         candidates = [score.name for score in self._scores if score.gain >= MIN_GAIN]
         # Joint gains are calculated only for rows that may be required.
         self._candidate_parameters = np.concatenate(
@@ -227,11 +244,6 @@ class Selection:
         ends = np.cumsum([0, *(places[name].stop - places[name].start for name in candidates)])
         self._candidate_places = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(candidates)}
 
-    def _subset_information(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        information: Real = self._inner[np.ix_(chosen, chosen)]
-        information -= self._across[:, chosen].T @ self._by_row[:, chosen]
-        return information, self._outer[chosen]
-
     def rows(self, excluded: Collection[str]) -> list[RowScore]:
         """Return the scores of all effects, the largest gain first."""
         rows = (self._held_out(score, ()) if score.name in excluded else score for score in self._scores)
@@ -239,13 +251,14 @@ class Selection:
 
     def chosen(self, excluded: Collection[str]) -> list[RowScore]:
         """Return the effects to add, chosen one by one by gain and computing time."""
-        (inner, outer), chosen = self._subset_information(self._candidate_parameters), list[RowScore]()
+        candidates, chosen = self._candidate_parameters, list[RowScore]()
+        inner, outer = self._effects.information[np.ix_(candidates, candidates)], self._effects.slope[candidates]
         order = [row.name for row in PHYSICS]
         places = {name: group for name, group in self._candidate_places.items() if name not in excluded}
         while True:
-            candidates = [name for name in places if name not in {row.name for row in chosen}]
+            remaining = [name for name in places if name not in {row.name for row in chosen}]
             scores = sorted(
-                (self._score(name, inner[places[name], places[name]], outer[places[name]]) for name in candidates),
+                (self._score(name, inner[places[name], places[name]], outer[places[name]]) for name in remaining),
                 key=lambda row: -row.gain,
             )
             able: list[RowScore] = []
@@ -272,8 +285,8 @@ class Selection:
         return RowScore(name, float(evidence[best]) / self._share, 0.0, float(widths[best]), _no_shift)
 
     def _alone(self, score: RowScore, information: Real, slope: Real) -> RowScore:
-        by_row, places = self._by_row[:, self._places[score.name]], {score.name: slice(0, len(slope))}
-        effects = ExcludedEffects(by_row.astype(np.float32), information.copy(), slope.copy(), places, self._share)
+        by_row, places = self._effects.by_row[:, self._places[score.name]].copy(), {score.name: slice(0, len(slope))}
+        effects = ExcludedEffects(by_row, information.copy(), slope.copy(), places, self._share)
         return replace(score, shift=lambda: effects.factors[score.name])
 
     def _with_effect(self, score: RowScore) -> RowScore:
@@ -293,7 +306,7 @@ class Selection:
 
     @cached_property
     def _cross_validations(self) -> tuple[_CrossValidation, ...]:
-        informations, slopes = self._gram.for_subset(self._candidate_parameters)
+        informations, slopes = self._halves(self._candidate_parameters)
         return tuple(
             _CrossValidation.of(informations, slopes, half, self._prior_information, self._prior_slope)
             for half in (0, 1)
@@ -301,19 +314,23 @@ class Selection:
 
 
 def predicted_step(
-    gram: HalvedEquations, effects: Placed, prior_information: Real, prior_slope: Real, share: float
+    halves: Callable[[NDArray[np.int64]], Halves],
+    effects: Placed,
+    prior_information: Real,
+    prior_slope: Real,
+    share: float,
 ) -> Real:
     """Return the change of P fitted parameters and of k effect parameters, ``(P + k,)``, in a fit with these effects.
 
     Args:
-        gram: Normal equations of the fitted and all effect parameters.
+        halves: Returns the normal equations of the fitted parameters and chosen effect parameters.
         effects: The effects to fit.
         prior_information: Shape ``(P, P)``; prior information about the fitted parameters, times ``share``.
         prior_slope: Shape ``(P,)``; derivative of the cost of the prior, times ``share``.
         share: Fraction of the settings that are used.
     """
     numbers = np.concatenate([np.zeros(0, np.int64), *(parameter_numbers(group) for group, _ in effects)])
-    (first, second), (slope, other_slope) = gram.for_subset(numbers)
+    (first, second), (slope, other_slope) = halves(numbers)
     information, n = first + second, len(prior_information)
     information[:n, :n] += prior_information
     widths = np.concatenate([np.zeros(0), *(np.full(group.stop - group.start, width) for group, width in effects)])
@@ -382,9 +399,9 @@ class ExcludedEffects:
             covariance = inverse_of(all_settings[group, group] + prior)
             moved = covariance @ all_settings[group, -1]
             factors[name] = (by_row[:, group] @ np.column_stack([root_of(covariance), moved])).astype(np.float32)
-            by_row -= by_row[:, group] @ covariance @ all_settings[group, :-1]
-            all_settings -= all_settings[:, group] @ covariance @ all_settings[group]
-            used -= used[:, group] @ inverse_of(used[group, group] + prior) @ used[group]
+            subtract_product(by_row, by_row[:, group] @ covariance, all_settings[group, :-1])
+            subtract_product(all_settings, all_settings[:, group] @ covariance, all_settings[group].copy())
+            subtract_product(used, used[:, group] @ inverse_of(used[group, group] + prior), used[group].copy())
         return factors
 
 

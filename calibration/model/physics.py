@@ -111,17 +111,17 @@ PHYSICS: tuple[PhysicsRow, ...] = (
         "crosstalk_sides", "crosstalk that is stronger towards one side of the die", "direction", 0.05, 0.5,
         "an edge, bond pads or a package that cools one side (assumed); relative to the kernel", rare=True,
     ),
-    PhysicsRow("compression_per_ma", "compression of photodiodes", "monitor", 0.02, 0.2, "assumed"),
-    PhysicsRow("offset_ma", "offset of photodiodes under light", "monitor", 1e-4, 0.02, "assumed"),
+    PhysicsRow("compression_per_ma", "compression of monitors", "monitor", 0.02, 0.2, "assumed"),
+    PhysicsRow("offset_ma", "offset of monitors under light", "monitor", 1e-4, 0.02, "assumed"),
     PhysicsRow(
-        "level_gain", "gain of the photodiode amplifiers that changes with the level", "level", 1e-3, 0.02,
+        "level_gain", "gain of the monitor amplifiers that changes with the level", "level", 1e-3, 0.02,
         "some 0.1 to 0.5 % between two ranges of an amplifier (assumed); the same at all monitors",
     ),
     PhysicsRow(
         "arm_difference_db", "unequal losses of the arms of a PUC", "puc", 0.03, 0.5,
         "PUC losses spread by 0.03 dB (Sánchez-Jácome 2025); the same is assumed for arms",
     ),
-    PhysicsRow("monitor_leak", "leakage between neighbouring photodiodes", "neighbours", 1e-3, 0.05, "assumed"),
+    PhysicsRow("monitor_leak", "leakage between neighbouring monitors", "neighbours", 1e-3, 0.05, "assumed"),
     PhysicsRow(
         "background_share", "stray light that bypasses the mesh", "source and monitor", 3e-5, 3e-3,
         "TM light 25 dB down (AIP Advances 10, 125214), spread over the ports (assumed)",

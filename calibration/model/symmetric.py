@@ -12,6 +12,7 @@ Real = NDArray[np.float64]
 
 MIN_EIGENVALUE_FRACTION = 1e-14
 """Largest eigenvalue of a scaled matrix that counts as zero."""
+_ROWS_AT_ONCE = 512
 
 
 def scale_of(matrix: Real) -> Real:
@@ -58,6 +59,13 @@ def solved(matrix: Real, right: Real) -> Real:
 
     solution: Real = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
     return solution
+
+
+def subtract_product(matrix: Real, left: Real, right: Real) -> None:
+    """Subtract the product of two matrices from a matrix, without a further matrix of this size."""
+    for first in range(0, len(matrix), _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        matrix[rows] -= left[rows] @ right
 
 
 def root_of(matrix: Real, min_fraction: float = MIN_EIGENVALUE_FRACTION) -> Real:

@@ -6,7 +6,7 @@ Colours are the palette of Okabe and Ito, safe for colour-blind readers.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from xml.sax.saxutils import quoteattr
 
@@ -133,8 +133,10 @@ def mesh_svg(
     states = states or {}
     _check_marks(mesh, values, failed=failed, unlit=unlit)
     field = None if field_db is None else checked_field_db(mesh, field_db)
-    connected = frozenset(mesh.fibre_ports if fibres is None else fibres)
-    marks = _Marks(states, frozenset(failed), frozenset(parked), frozenset(unlit), connected, values, heater_channels)
+    marks = _Marks(
+        states, set(failed), set(parked), set(unlit), set(mesh.fibre_ports if fibres is None else fibres), values,
+        heater_channels,
+    )  # fmt: skip
     circuits = [_follow(mesh, index, path, states) for index, path in enumerate(paths)]
     page = PageLayout(mesh, [(port, _name_width(name)) for circuit in circuits for port, name in circuit.ends])
     explanations, height = _explain(mesh, page, marks, circuits)
@@ -276,10 +278,10 @@ class _Marks:
     """Marks of a drawing: states, faults, values and drive channels of PUCs, and the ports with a fibre."""
 
     states: Mapping[int, State]
-    failed: frozenset[int]
-    parked: frozenset[int]
-    unlit: frozenset[int]
-    fibres: frozenset[int]
+    failed: Set[int]
+    parked: Set[int]
+    unlit: Set[int]
+    fibres: Set[int]
     values: PictureValues | None
     channels: Sequence[int]
 
@@ -471,7 +473,7 @@ def _key_entries(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> list[tu
     if len(marks.channels) and SymbolSize.of(page.scale, page.rail).has_visible_heaters:
         entries.append((heater_svg(0.0, 9.0, 6.0, 3), "heater, drive channel"))
     entries.append((_port_disc(0, 0, fibre=True), "port"))
-    if not marks.fibres.issuperset(_visible_ports(mesh)):
+    if not marks.fibres >= set(_visible_ports(mesh)):
         entries.append((_port_disc(0, 0, fibre=False), "port without fibre"))
     return entries
 

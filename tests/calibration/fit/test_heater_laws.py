@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calibration.fit.global_fit import FitResult, GlobalFit
 from calibration.fit.growth import score_rows
 from calibration.fit.heater_laws import HeaterLaws
-from calibration.fit.row_scores import HalvedEquations, RowScore
+from calibration.fit.row_scores import Equations, RowScore
 from calibration.measure.design import IncrementalSettings
 from calibration.model.gauge import visible_combinations
 from calibration.model.likelihood import Likelihood
@@ -77,8 +77,8 @@ def test_crosstalk_that_depends_on_the_direction_shifts_laws_but_hardly_their_ph
 ) -> None:
     """The part on the other arm of the own PUC is in the law and in the phase alike."""
 
-    def unchanged(self: HeaterLaws, gram: HalvedEquations) -> HalvedEquations:
-        return gram
+    def unchanged(self: HeaterLaws, equations: Equations) -> Equations:
+        return equations
 
     alone_ma, none = np.full(HEATERS, 1.7), {"crosstalk_directions": np.zeros(2)}
     _, fit, rows = _fitted(model, none)

@@ -76,7 +76,7 @@ def test_compression_is_found_named_kept_and_errors_stay_true(tmp_path: Path) ->
         entry = next(entry for entry in record.physics if entry.name == "compression_per_ma")
         # 2 % per mA, of every monitor; the issue found passive phases wrong by 3.7 times what was stated.
         assert np.median(entry.values) == pytest.approx(0.02, rel=0.25)
-        assert entry.description == "compression of photodiodes"
+        assert entry.description == "compression of monitors"
         assert entry.gain > 100.0
         assert _certified(record)
         assert max(_honesty(bench, record).values()) < 2.0
