@@ -46,31 +46,36 @@ class BenchSegments:
         """Name of the change that is prepared and neither kept nor undone; ``None`` if there is none."""
         return None if self._prepared is None else self._prepared.name
 
-    def plan(self, requests: Sequence[CircuitRequest]) -> list[dict[str, Any]]:
+    def plan(self, requests: Sequence[CircuitRequest], removed: Collection[str] = ()) -> list[dict[str, Any]]:
         """Return the plan of segments beside the active circuits, as JSON documents; nothing is changed.
+
+        Args:
+            requests: The segments.
+            removed: Names of the active circuits that they replace.
 
         Raises:
             LumionError: As for :func:`~lumion_hw.circuits.plan_circuits`.
         """
-        plan = self._service.setup.plan_change((), requests)
+        plan = self._service.setup.plan_change(self._active(removed), requests)
         return [_planned(circuit) for circuit in plan.circuits if circuit.request in requests]
 
-    def prepare(self, name: str, requests: Sequence[CircuitRequest]) -> None:
+    def prepare(self, name: str, requests: Sequence[CircuitRequest], removed: Collection[str] = ()) -> None:
         """Program the mesh for segments without light, and hold this state.
 
         Args:
             name: Name of the change.
             requests: The segments.
+            removed: Names of the active circuits that they replace.
 
         Raises:
             BusyError: Another change is prepared.
             LumionError: As for :meth:`~lumion_hw.circuits.setup.PathSetup.prepare`; nothing is changed.
         """
         self.check_idle()
-        names, service = [request.name for request in requests], self._service
+        names, service = [*(request.name for request in requests), *removed], self._service
         with contextlib.ExitStack() as stack:
             stack.enter_context(service.change("prepare", names))
-            change = service.setup.prepare(requests)
+            change = service.setup.prepare(requests, self._active(removed))
             self._prepared = _Prepared(name, change, stack.pop_all())
 
     def light(self, name: str, arriving_dbm: Mapping[str, float | None]) -> list[dict[str, Any]]:
@@ -161,6 +166,10 @@ class BenchSegments:
                 f"the change {self.prepared} of joined meshes is prepared on this bench and not finished",
                 hint="If its program has ended, run `lumion joined recover FILE` on its host.",
             )
+
+    def _active(self, names: Collection[str]) -> list[CircuitRequest]:
+        active = self._service.setup.active
+        return [circuit.request for circuit in (active.circuits if active else ()) if circuit.request.name in names]
 
     def _require(self, name: str) -> _Prepared:
         if self._prepared is None or self._prepared.name != name:

@@ -58,12 +58,14 @@ class PreparedChange:
     Attributes:
         plan: All circuits that the mesh is programmed for.
         requests: The new circuits.
+        removed: The circuits that they replace.
         before: State of the bench before the change.
         proofs: Results of the new circuits that were lit.
     """
 
     plan: CircuitPlan
     requests: tuple[CircuitRequest, ...]
+    removed: tuple[PlannedCircuit, ...]
     before: _StateBeforeChange
     proofs: dict[CircuitRequest, CircuitProof] = field(default_factory=dict)
 
@@ -164,7 +166,7 @@ class PathSetup:
             ConfigError: A requested circuit is active already, or a module is in use.
             LumionError: A device failed. The mesh was rolled back, unless its controller failed.
         """
-        self._check_modules_free(requests)
+        self._check_modules_free(requests, self._active_circuits)
         spans = Spans(self.bench, milestone)
         plan = plan_circuits(self.bench, self.record, requests, active=self._active_circuits, progress=progress)
         before = self._state_before(plan.circuits)
@@ -176,20 +178,32 @@ class PathSetup:
         spans.log("connected", plan.circuits)
         return proofs
 
-    def prepare(self, requests: Sequence[CircuitRequest]) -> PreparedChange:
+    def prepare(self, requests: Sequence[CircuitRequest], removed: Collection[CircuitRequest] = ()) -> PreparedChange:
         """Program the mesh for circuits in addition to the active ones, and leave their transmitters as they are.
 
         Follow with :meth:`light` and :meth:`keep`, or with :meth:`undo`; change nothing else in between. Raises the
         errors of :meth:`connect`; everything was then rolled back.
+
+        Args:
+            requests: The new circuits.
+            removed: Active circuits that the new ones replace. Their transmitters are switched off, unless a new
+                circuit uses them.
         """
-        self._check_modules_free(requests)
-        plan = plan_circuits(self.bench, self.record, requests, active=self._active_circuits)
-        before = self._state_before(plan.circuits)
-        with self._rollback_on_error(before, plan.circuits):
-            all_circuits = self._program_with_active(plan, before, (), lambda name: None)
-            self._check_undisturbed(self._active_circuits, before.levels_dbm, GLITCH_DB)
+        remaining = None if self.active is None else self._plan_without(self.active, removed)
+        staying = () if remaining is None else remaining.circuits
+        leaving = tuple(circuit for circuit in self._active_circuits if circuit not in staying)
+        self._check_modules_free(requests, staying)
+        plan = plan_circuits(self.bench, self.record, requests, active=staying)
+        changed = (*plan.circuits, *leaving)
+        before = self._state_before(changed, staying)
+        with self._rollback_on_error(before, changed):
+            off = self._switch_off(leaving, (*staying, *plan.circuits), before)
+            # Light that goes with these transmitters was not that of the circuits that stay.
+            levels_dbm = self._lighting.fibre_levels_dbm(staying) if off else before.levels_dbm
+            all_circuits = self._program_with_active(plan, before, (), lambda name: None, remaining)
+            self._check_undisturbed(staying, levels_dbm, GLITCH_DB)
             self._lighting.check_dark(plan.circuits, before.transmitting)
-        return PreparedChange(all_circuits, tuple(requests), before)
+        return PreparedChange(all_circuits, tuple(requests), leaving, replace(before, levels_dbm=levels_dbm))
 
     def light(self, change: PreparedChange, requests: Collection[CircuitRequest]) -> tuple[CircuitProof, ...]:
         """Switch the light of some prepared circuits on, and check it; a circuit may fail the check.
@@ -223,7 +237,8 @@ class PathSetup:
         proofs = tuple(change.proofs.values())
         if len(proofs) < len(change.requests) or not all(proof.proven for proof in proofs):
             raise CircuitError(describe_proofs(proofs) if proofs else "the prepared circuits have no light yet")
-        self._check_undisturbed(self._active_circuits, change.before.levels_dbm, _MAX_DISTURBANCE_DB)
+        staying = [circuit for circuit in self._active_circuits if circuit not in change.removed]
+        self._check_undisturbed(staying, change.before.levels_dbm, _MAX_DISTURBANCE_DB)
         self._remember_active_circuits(change.plan, proofs)
         self.bench.events.add("kept", circuits=[str(request) for request in change.requests])
         return proofs
@@ -234,7 +249,7 @@ class PathSetup:
         Raises:
             LumionError: The controller failed; no circuit counts as active.
         """
-        self._roll_back(change.before, change.circuits, reason)
+        self._roll_back(change.before, (*change.circuits, *change.removed), reason)
 
     def stray_dbm(self) -> float | None:
         """Return the strongest light on the chip at ports without a circuit, in dBm; ``None`` if it is dark there."""
@@ -340,21 +355,28 @@ class PathSetup:
             raise ConfigError(f"{names}: no such circuit is active", hint=f"Active circuits: {active_names or 'none'}.")
         removed = [circuit for circuit in active if circuit.request in requests]
         remaining = self._plan_without(self.active, requests)
-        needed = transmitters_of(remaining.circuits)
         before = self._state_before(removed, remaining.circuits)
         with self._rollback_on_error(before, removed):
-            # Light goes off first, because a PUC that moves would send it to other receivers.
-            names_off = [
-                name for name in transmitters_of(removed) if name not in needed and name in before.transmitting
-            ]
-            self.bench.run_parallel([(name, self.bench.circuit_module(name).disable) for name in names_off])
+            off = self._switch_off(removed, remaining.circuits, before)
             # Light that goes with these transmitters was not that of the circuits that stay.
-            levels_dbm = self._lighting.fibre_levels_dbm(remaining.circuits) if names_off else before.levels_dbm
+            levels_dbm = self._lighting.fibre_levels_dbm(remaining.circuits) if off else before.levels_dbm
             remaining, shift_rad = self._with_other_pucs_parked(remaining, before.driven_ma)
             self._program(remaining, lambda name: None, shift_rad)
             self._check_undisturbed(remaining.circuits, levels_dbm, GLITCH_DB)
         self.active = remaining if remaining.circuits else None
         self.bench.events.add("disconnected", circuits=[str(request) for request in requests])
+
+    def _switch_off(
+        self, leaving: Sequence[PlannedCircuit], staying: Sequence[PlannedCircuit], before: _StateBeforeChange
+    ) -> list[str]:
+        """Switch off the transmitters that no circuit needs any more, and return their names.
+
+        Do so before the mesh is programmed: a PUC that moves would send their light to other receivers.
+        """
+        needed = transmitters_of(staying)
+        names = [name for name in transmitters_of(leaving) if name not in needed and name in before.transmitting]
+        self.bench.run_parallel([(name, self.bench.circuit_module(name).disable) for name in names])
+        return names
 
     def drop(self, requests: Sequence[CircuitRequest]) -> None:
         """Remove circuits from the mesh only, without using their modules, which may be dead.
@@ -482,9 +504,9 @@ class PathSetup:
     def _busy_ports(self) -> set[int]:
         return {arm.exit.port for circuit in self._active_circuits for arm in circuit.arms}
 
-    def _check_modules_free(self, requests: Sequence[CircuitRequest]) -> None:
+    def _check_modules_free(self, requests: Sequence[CircuitRequest], active: Sequence[PlannedCircuit]) -> None:
         for request in requests:
-            for circuit in self._active_circuits:
+            for circuit in active:
                 ends = ((request.source, circuit.request.source), (request.target, circuit.request.target))
                 busy = [name for name, other in ends if name == other]
                 if busy:
@@ -508,7 +530,7 @@ class PathSetup:
         return parked, setting.shift_rad
 
     def _remember_active_circuits(self, plan: CircuitPlan, proofs: Sequence[CircuitProof]) -> None:
-        self.active = plan
+        self.active = plan if plan.circuits else None
         self._lighting.remember_losses(plan.circuits, proofs)
 
     # -- roll back ----------------------------------------------------------------------------------------------------
@@ -645,7 +667,7 @@ class PathSetup:
         transmitting, suspects, failures = before.transmitting, frozenset[int](), list[str]()
         levels_dbm = before.levels_dbm
         while True:
-            all_circuits = self._program_with_active(plan, before, suspects, milestone)
+            all_circuits = self._program_with_active(plan, before, suspects, milestone, self.active)
             # Check immediately: a later change could be an active circuit's own fibre drifting.
             self._check_undisturbed(self._active_circuits, levels_dbm, GLITCH_DB)
             self._lighting.check_dark(plan.circuits, transmitting)
@@ -673,16 +695,21 @@ class PathSetup:
             self.bench.events.add("another way", avoiding=sorted(suspects), after=failure)
 
     def _program_with_active(
-        self, plan: CircuitPlan, before: _StateBeforeChange, suspects: Collection[int], milestone: Milestone
+        self,
+        plan: CircuitPlan,
+        before: _StateBeforeChange,
+        suspects: Collection[int],
+        milestone: Milestone,
+        staying: CircuitPlan | None,
     ) -> CircuitPlan:
         setting = setting_with_active(
             self.bench.mesh.topology,
             record_avoiding(self.record, suspects),
-            self._states_in_use | plan.routing.states,
-            pucs_of(self._active_circuits),
+            {**staying.routing.states, **plan.routing.states} if staying else plan.routing.states,
+            pucs_of(staying.circuits if staying else ()),
             before.driven_ma,
             plan.couplings,
         )
-        all_circuits = combined_plan(self.active, plan, setting)
+        all_circuits = combined_plan(staying, plan, setting)
         self._program(all_circuits, milestone, setting.shift_rad)
         return all_circuits

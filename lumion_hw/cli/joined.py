@@ -69,6 +69,13 @@ def check(file: str) -> None:
     default=0.0,
     help="Smallest margin at the receiver, in dB.",
 )
+@click.option(
+    "--replace",
+    "replaced",
+    multiple=True,
+    metavar="CIRCUIT",
+    help="Active circuit that the new ones replace in the same change; can be repeated.",
+)
 @click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
 def connect(
     file: str,
@@ -78,6 +85,7 @@ def connect(
     circuits: tuple[str, ...],
     both: bool,
     min_margin_db: float,
+    replaced: tuple[str, ...],
     dry_run: bool,
 ) -> None:
     """Connect CIRCUITs on all benches that they cross, proven up to the last receiver, or change nothing.
@@ -85,8 +93,13 @@ def connect(
     The exit code is 3 if a circuit is not possible or was not proven.
     """
     requests = _requests(circuits, both, min_margin_db)
+    if both:
+        replaced = tuple(request.name for request in _requests(replaced, both, 0.0))
     with _opened(file, state, take_over) as meshes:
-        documents = [link.document() for link in meshes.plan(requests).links] if dry_run else meshes.connect(requests)
+        if dry_run:
+            documents = [link.document() for link in meshes.plan(requests, replaced).links]
+        else:
+            documents = meshes.connect(requests, replaced)
     if as_json:
         echo_json({"circuits": documents, "dry_run": dry_run})
         return

@@ -35,6 +35,12 @@ class BenchCircuits:
     circuits: tuple[Mapping[str, Any], ...] = ()
     prepared: str | None = None
 
+    def without(self, names: Collection[str]) -> BenchCircuits:
+        """Return the circuits that remain if some are disconnected."""
+        return dataclasses.replace(
+            self, circuits=tuple(circuit for circuit in self.circuits if circuit["circuit"] not in names)
+        )
+
     @property
     def names(self) -> frozenset[str]:
         """Names of the circuits."""
@@ -63,11 +69,11 @@ class JoinedBench(Protocol):
     def circuits(self) -> BenchCircuits:
         """Return the active circuits."""
 
-    def plan(self, requests: Sequence[CircuitRequest]) -> Sequence[Mapping[str, Any]]:
-        """Plan segments beside the active circuits; nothing is changed."""
+    def plan(self, requests: Sequence[CircuitRequest], removed: Collection[str]) -> Sequence[Mapping[str, Any]]:
+        """Plan segments that replace some active circuits, given by name, beside the others; nothing is changed."""
 
-    def prepare(self, change: str, requests: Sequence[CircuitRequest]) -> None:
-        """Program the mesh for segments without light."""
+    def prepare(self, change: str, requests: Sequence[CircuitRequest], removed: Collection[str]) -> None:
+        """Program the mesh for segments without light, instead of the removed circuits."""
 
     def light(self, change: str, arriving_dbm: Mapping[str, float | None]) -> Sequence[Mapping[str, Any]]:
         """Light some prepared segments and measure them."""
@@ -163,14 +169,15 @@ class RemoteBench:
         document = self._connection.call("", "joined_circuits")
         return BenchCircuits(tuple(document["circuits"]), document["prepared"])
 
-    def plan(self, requests: Sequence[CircuitRequest]) -> Sequence[Mapping[str, Any]]:
-        """Plan segments beside the active circuits; nothing is changed."""
-        documents: Sequence[Mapping[str, Any]] = self._connection.call("", "plan_joined", [_documents(requests)])
+    def plan(self, requests: Sequence[CircuitRequest], removed: Collection[str]) -> Sequence[Mapping[str, Any]]:
+        """Plan segments that replace some active circuits, given by name, beside the others; nothing is changed."""
+        arguments = [_documents(requests), sorted(removed)]
+        documents: Sequence[Mapping[str, Any]] = self._connection.call("", "plan_joined", arguments)
         return documents
 
-    def prepare(self, change: str, requests: Sequence[CircuitRequest]) -> None:
-        """Program the mesh for segments without light."""
-        self._job("prepare", change=change, circuits=_documents(requests))
+    def prepare(self, change: str, requests: Sequence[CircuitRequest], removed: Collection[str]) -> None:
+        """Program the mesh for segments without light, instead of the removed circuits."""
+        self._job("prepare", change=change, circuits=_documents(requests), removed=sorted(removed))
 
     def light(self, change: str, arriving_dbm: Mapping[str, float | None]) -> Sequence[Mapping[str, Any]]:
         """Light some prepared segments and measure them."""

@@ -11,10 +11,12 @@ import contextlib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from lumion_hw.circuits import CircuitRequest
 from lumion_hw.circuits.lock import BenchLock
 from lumion_hw.circuits.state import now_utc, state_directory
 from lumion_hw.errors import CircuitError, ConfigError, LinkError, LumionError, name_hint
@@ -76,46 +78,65 @@ class JoinedMeshes:
 
     # -- connect ------------------------------------------------------------------------------------------------------
 
-    def plan(self, requests: Sequence[JoinedRequest]) -> JoinedPlan:
+    def plan(self, requests: Sequence[JoinedRequest], replaced: Sequence[str] = ()) -> JoinedPlan:
         """Plan circuits beside the active ones; nothing is changed.
 
+        Args:
+            requests: The circuits.
+            replaced: Names of active circuits that they replace.
+
         Raises:
+            ConfigError: A circuit to replace does not exist.
             LumionError: As for :meth:`~lumion_hw.joined.plan.LinkPlanner.plan`.
         """
+        return self._plan(requests, segments_by_bench(self._links(replaced)))
+
+    def _plan(self, requests: Sequence[JoinedRequest], removed: Mapping[str, tuple[str, ...]]) -> JoinedPlan:
         states = results_on_benches(self._benches, {name: bench.circuits for name, bench in self._benches.items()})
+        states = {name: state.without(removed.get(name, ())) for name, state in states.items()}
         _check_modules_free(requests, states)
         free = list(free_fibres(self._file.fibres, {name: state.ends for name, state in states.items()}))
         models = {name: bench.model for name, bench in self._benches.items()}
-        return LinkPlanner(models, free, lambda bench, segments: self._benches[bench].plan(segments)).plan(requests)
 
-    def connect(self, requests: Sequence[JoinedRequest]) -> list[dict[str, Any]]:
+        def plan_on(bench: str, segments: Sequence[CircuitRequest]) -> Sequence[Mapping[str, Any]]:
+            return self._benches[bench].plan(segments, removed.get(bench, ()))
+
+        return LinkPlanner(models, free, plan_on).plan(requests)
+
+    def connect(self, requests: Sequence[JoinedRequest], replaced: Sequence[str] = ()) -> list[dict[str, Any]]:
         """Connect circuits and prove them from end to end, or leave all benches as they were.
+
+        Args:
+            requests: The circuits.
+            replaced: Names of active circuits that they replace. A transmitter that a new circuit uses stays on.
 
         Returns:
             The measured values of each circuit as a JSON document.
 
         Raises:
             BusyError: Another program changes one of the benches.
+            ConfigError: A circuit to replace does not exist.
             CircuitError: A circuit is not possible or was not proven; the message says where its light ends.
             LumionError: A bench or a device failed. Unless the message says otherwise, all benches are as before.
         """
         self._journal.check_finished()
-        plan = self.plan(requests)
+        removed = segments_by_bench(self._links(replaced))
+        plan = self._plan(requests, removed)
+        segments = {name: plan.segments_of(name) for name in dict.fromkeys((*plan.benches, *removed))}
         change = self._new_change(
-            "connect", [link.request.name for link in plan.links], {
-                name: tuple(request.name for request in plan.segments_of(name)) for name in plan.benches
-            }
-        )  # fmt: skip
-        self._reserve(plan.benches)
+            "connect",
+            [link.request.name for link in plan.links],
+            {name: tuple(request.name for request in own) for name, own in segments.items()},
+        )
+        change = replace(change, replaced=tuple(replaced), removed=removed)
+        self._reserve(tuple(segments))
         self._journal.begin(change)
         try:
-            results_on_benches(
-                self._benches,
-                {
-                    name: partial(self._benches[name].prepare, change.name, plan.segments_of(name))
-                    for name in plan.benches
-                },
-            )
+            work = {
+                name: partial(self._benches[name].prepare, change.name, own, removed.get(name, ()))
+                for name, own in segments.items()
+            }
+            results_on_benches(self._benches, work)
             measured = self._light(change.name, plan)
             identify(self._benches, change.name, plan, self._pause)
         except BaseException as error:
@@ -199,11 +220,7 @@ class JoinedMeshes:
             LumionError: A bench failed; recovery finishes the change.
         """
         self._journal.check_finished()
-        links = {link.name: link for link in self.status()}
-        for name in names or ():
-            if name not in links:
-                raise ConfigError(f"no circuit {name} crosses these meshes", hint=name_hint(name, links))
-        removed = [links[name] for name in (links if names is None else names)]
+        removed = self._links(names)
         if not removed:
             return []
         change = self._new_change("disconnect", [link.name for link in removed], segments_by_bench(removed))
@@ -212,14 +229,25 @@ class JoinedMeshes:
         self._disconnect(change)
         return [link.name for link in removed]
 
+    def _links(self, names: Sequence[str] | None) -> list[LinkStatus]:
+        """Return the active circuits with these names; by default all."""
+        if names is not None and not names:
+            return []
+        links = {link.name: link for link in self.status()}
+        for name in names or ():
+            if name not in links:
+                raise ConfigError(f"no circuit {name} crosses these meshes", hint=name_hint(name, links))
+        return [links[name] for name in (links if names is None else names)]
+
     def _disconnect(self, change: JoinedChange, outcome: str = "disconnected") -> None:
         failed: dict[str, str] = {}
+        segments = {name: (*own, *change.removed.get(name, ())) for name, own in change.segments.items()}
         # Benches with senders come first: without light, no other mesh sends any to a wrong receiver.
-        sending = {name for name, segments in change.segments.items() if any(map(is_at_module, segments))}
+        sending = {name for name, own in segments.items() if any(map(is_at_module, own))}
         for is_sending in (True, False):
             work = {
-                name: partial(self._benches[name].disconnect, segments)
-                for name, segments in change.segments.items()
+                name: partial(self._benches[name].disconnect, own)
+                for name, own in segments.items()
                 if (name in sending) is is_sending
             }
             outcomes = on_benches(self._benches, work)
@@ -233,7 +261,7 @@ class JoinedMeshes:
         """Finish or undo the change that another run of this program has left unfinished.
 
         Circuits that were proven on all benches are kept if every bench still has its segments. Otherwise the change is
-        undone everywhere.
+        undone everywhere; the circuits that it replaced are then disconnected, too, if a bench has removed them.
 
         Returns:
             The outcome as a sentence.
@@ -250,7 +278,7 @@ class JoinedMeshes:
             return f"disconnected {circuits} on all benches"
         states = results_on_benches(self._benches, {name: self._benches[name].circuits for name in change.segments})
         if change.decided and all(
-            state.prepared == change.name or set(change.segments[name]) <= state.names for name, state in states.items()
+            state.prepared == change.name or _is_kept(change, name, state) for name, state in states.items()
         ):
             self._keep(change)
             return f"kept {circuits}, which were proven on all benches"
@@ -285,6 +313,14 @@ class JoinedMeshes:
     def unfinished(self) -> JoinedChange | None:
         """The change that was begun and not ended; ``None`` if there is none."""
         return self._journal.unfinished
+
+
+def _is_kept(change: JoinedChange, bench: str, state: BenchCircuits) -> bool:
+    """Return whether a bench has its segments of a connection, and none of those that they replace."""
+    segments = set(change.segments[bench])
+    # A segment that both the old and the new circuit have is the same.
+    gone = set(change.removed.get(bench, ())) - segments
+    return segments <= state.names and not gone & state.names
 
 
 def is_at_module(segment: str) -> bool:

@@ -37,6 +37,8 @@ class JoinedChange:
         circuits: Names of the circuits.
         segments: Names of the segments on each bench.
         since_utc: Time when the change was begun.
+        replaced: Names of the circuits that the new ones replace.
+        removed: Names of their segments on each bench.
         decided: Whether all circuits were proven, so that the benches have to keep their segments.
     """
 
@@ -45,6 +47,8 @@ class JoinedChange:
     circuits: tuple[str, ...]
     segments: Mapping[str, tuple[str, ...]]
     since_utc: str
+    replaced: tuple[str, ...] = ()
+    removed: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     decided: bool = False
 
 
@@ -96,7 +100,9 @@ class JoinedHistory:
         """Return the history after the unfinished change has ended."""
         change, circuits = self.unfinished, self.circuits
         if change is not None:
-            circuits = tuple(name for name in circuits if name not in change.circuits)
+            # Once all were proven, replaced circuits are gone even if the new ones are undone.
+            gone = {*change.circuits, *(change.replaced if change.decided else ())}
+            circuits = tuple(name for name in circuits if name not in gone)
             circuits += change.circuits if outcome == KEPT else ()
         return dataclasses.replace(
             self, circuits=circuits, last=change or self.last, outcome=outcome, ended_utc=utc, unfinished=None

@@ -484,9 +484,9 @@ class BenchKeeper:
         """See :meth:`~lumion_hw.serving.owner.BenchOwner.plan_difference`."""
         return self._circuit_jobs.plan_difference(circuits)
 
-    def plan_joined(self, circuits: Sequence[object]) -> list[dict[str, Any]]:
+    def plan_joined(self, circuits: Sequence[object], removed: Sequence[object]) -> list[dict[str, Any]]:
         """Plan segments of circuits over several meshes, without changing anything."""
-        return self._circuit_jobs.joined.plan(circuits)
+        return self._circuit_jobs.joined.plan(circuits, removed)
 
     def joined_circuits(self) -> dict[str, Any]:
         """Return the active circuits and the prepared change, for a program that joins several benches."""

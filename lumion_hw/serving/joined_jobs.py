@@ -49,9 +49,9 @@ class JoinedJobs:
             with contextlib.suppress(LumionError):
                 self._current[1].undo(self.prepared, "the server stops")
 
-    def plan(self, circuits: Sequence[object]) -> list[dict[str, Any]]:
-        """Return the plan of segments beside the active circuits; nothing is changed."""
-        return self._segments().plan(self._requests(circuits))
+    def plan(self, circuits: Sequence[object], removed: Sequence[object] = ()) -> list[dict[str, Any]]:
+        """Return the plan of segments instead of the removed circuits, beside the others; nothing is changed."""
+        return self._segments().plan(self._requests(circuits), [str(name) for name in removed])
 
     def circuits(self, health: Sequence[CircuitHealth]) -> dict[str, Any]:
         """Return the active circuits with their last measurements, and the prepared change."""
@@ -107,13 +107,13 @@ class JoinedJobs:
         self._segments().check_idle()
         return lambda: None  # the lease was checked when the job was started
 
-    def _prepare(self, change: str, circuits: Sequence[object]) -> Callable[[], Any]:
+    def _prepare(self, change: str, circuits: Sequence[object], removed: Sequence[object] = ()) -> Callable[[], Any]:
         segments, requests, service = self._segments(), self._requests(circuits), self._require_circuits()
         segments.check_idle()
 
         def work() -> None:
             self._before_change(service)
-            segments.prepare(str(change), requests)
+            segments.prepare(str(change), requests, [str(name) for name in removed])
 
         return work
 

@@ -581,9 +581,9 @@ class BenchOwner:
         """Plan the change of a job ``apply`` without changing anything. Raises ``ConfigError`` as the job."""
         return self._keeper.plan_difference(circuits)
 
-    def plan_joined(self, circuits: Sequence[object]) -> list[dict[str, Any]]:
+    def plan_joined(self, circuits: Sequence[object], removed: Sequence[object] = ()) -> list[dict[str, Any]]:
         """Plan segments of circuits over several meshes, without changing anything. Raises errors of planning."""
-        return self._keeper.plan_joined(circuits)
+        return self._keeper.plan_joined(circuits, removed)
 
     def joined_circuits(self) -> dict[str, Any]:
         """Return the active circuits and the prepared change, for a program that joins several benches."""

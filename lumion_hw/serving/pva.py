@@ -289,7 +289,7 @@ class PvaServer:
             "emulated_fault": self._request_emulated_fault,
             "progress": self._report_progress,
             "plan_difference": lambda _caller, circuits: self._owner.plan_difference(circuits),
-            "plan_joined": lambda _caller, circuits: self._owner.plan_joined(circuits),
+            "plan_joined": lambda _caller, *arguments: self._owner.plan_joined(*arguments),
             "joined_circuits": lambda _caller: self._owner.joined_circuits(),
             "job": lambda caller, kind, values: self._owner.wait(self._owner.start_job(kind, values, caller)).result,
         }
