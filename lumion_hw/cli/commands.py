@@ -35,15 +35,15 @@ COMMANDS = (
         "lumion_hw.cli.schedule.command:schedule",
         "Build and check schedules; run job phases.",
     ),
-    LazyCommand("slice", "lumion_hw.cli.slice:slice_", "Allocate slices of a rack, on a torus and on a fabric."),
-    LazyCommand("plan", "lumion_hw.cli.plan:plan", "Plan spares; compare recovery policies and networks."),
+    LazyCommand("slice", "lumion_hw.cli.plan.slice:slice_", "Allocate slices of a rack, on a torus and on a fabric."),
+    LazyCommand("plan", "lumion_hw.cli.plan.command:plan", "Plan spares; compare recovery policies and networks."),
     LazyCommand("rehearse", "lumion_hw.cli.rehearse:rehearse", "Rehearse the loss of a server in a training job."),
     LazyCommand("bench", "lumion_hw.cli.bench:bench", "Check and show bench files, print their schema."),
     LazyCommand("new-driver", "lumion_hw.cli.new_driver:new_driver", "Create a package for your own driver."),
     LazyCommand(
         "transponder", "lumion_hw.cli.transponder.command:transponder", "Show, tune and update modules; decode dumps."
     ),
-    LazyCommand("mesh", "lumion_hw.cli.mesh:mesh", "Draw a mesh, route circuits, program a matrix."),
+    LazyCommand("mesh", "lumion_hw.cli.mesh.command:mesh", "Draw a mesh, route circuits, program a matrix."),
 )
 """All commands of ``lumion``, in the order of ``lumion --help``."""
 

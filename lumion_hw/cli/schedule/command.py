@@ -479,7 +479,7 @@ def _router(
 
         names = [name.strip() for name in modules.split(",")]
         return bench_router(load(bench_file), load_record(record), names), names
-    from lumion_hw.cli.mesh import mesh_named
+    from lumion_hw.cli.mesh.command import mesh_named
 
     input_ports = _integers("--inputs", inputs or "")
     output_ports = input_ports if outputs is None else _integers("--outputs", outputs)

@@ -12,7 +12,7 @@ from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number, count_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.cli.common.outputs import force_option, plot_option
 from lumion_hw.cli.common.progress import RunProgress
-from lumion_hw.cli.plan import COUNTED_BY, MIX, SERVER
+from lumion_hw.cli.plan.command import COUNTED_BY, MIX, SERVER
 
 if TYPE_CHECKING:
     from lumion_hw.planning.slices import Rack

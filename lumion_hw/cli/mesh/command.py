@@ -15,7 +15,7 @@ from lumion_hw.cli.common.numbers import MAX_COUNT, PORT, SEED, Number, count_op
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
 from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.cli.common.progress import RunProgress
-from lumion_hw.cli.mesh_program import program
+from lumion_hw.cli.mesh.program import program
 
 if TYPE_CHECKING:
     from lumion_hw.mesh.layout.faults import MeshFaults

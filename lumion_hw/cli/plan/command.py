@@ -12,8 +12,8 @@ from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number, count_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.cli.common.outputs import force_option, plot_option
-from lumion_hw.cli.plan_joined import joined
-from lumion_hw.cli.plan_networks import bandwidth, power
+from lumion_hw.cli.plan.joined import joined
+from lumion_hw.cli.plan.networks import bandwidth, power
 
 if TYPE_CHECKING:
     from lumion_hw.planning.faults import Faults

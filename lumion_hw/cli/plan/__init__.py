@@ -1,0 +1,1 @@
+"""``lumion plan`` and ``lumion slice``."""
