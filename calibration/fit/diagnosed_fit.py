@@ -323,9 +323,10 @@ class FaultDiagnosis:
         # The next step is a tenth of the last one or less.
         if fit.converged and fit.rounds[-1].step_sigma < _LAST_STEP_SIGMA:
             return diagnosed
-        return replace(
-            diagnosed, fit=self._fit(*inputs, near=True, earlier_fit=diagnosed.fit, convergence_sigma=CONVERGED_SIGMA)
-        )
+        finished = self._fit(*inputs, near=True, earlier_fit=fit, convergence_sigma=CONVERGED_SIGMA)
+        # The limit of rounds may end it just before: with weakly determined parameters the steps shrink slowly.
+        is_final = finished.converged or (fit.converged and finished.rounds[-1].step_sigma < _LAST_STEP_SIGMA)
+        return replace(diagnosed, fit=replace(finished, converged=is_final))
 
     def _score_needed_rows(self, diagnosed: DiagnosedFit) -> Scores:
         """Score the effects missing from a fit that explains its readings."""

@@ -229,6 +229,20 @@ def test_a_course_that_was_none_is_given_up() -> None:
     assert max(bench.errors_mrad(second.parameters)) < 5.0
 
 
+@pytest.mark.parametrize(("last_step_sigma", "is_certified"), [(0.03, True), (0.3, False)])
+def test_a_fit_that_ends_at_the_limit_of_rounds_is_certified_if_its_last_step_is_small(
+    monkeypatch: pytest.MonkeyPatch, last_step_sigma: float, is_certified: bool
+) -> None:
+    bench = Bench.draw()
+    taken = bench.measured()
+    diagnosed = bench.diagnosed(taken, ALL)
+    coarse = replace(diagnosed.fit, rounds=(replace(diagnosed.fit.rounds[-1], step_sigma=0.4),))
+    ended = replace(coarse, converged=False, rounds=(replace(coarse.rounds[-1], step_sigma=last_step_sigma),))
+    monkeypatch.setattr(FaultDiagnosis, "_fit", lambda *arguments, **options: ended)
+    finished = bench.diagnosis(taken, ALL)._finish_fit(replace(diagnosed, fit=coarse))
+    assert finished.fit.certified is is_certified
+
+
 def test_loops_are_as_accurate_as_stated_after_a_drift_of_half_a_milliradian() -> None:
     relative = []
     for seed in (12, 14):
