@@ -326,8 +326,7 @@ class _Statistics:
         # Error = u - T·S·Tᵀ·M·(u + noise) for the error u of the record: a sum of squares, so never negative.
         remaining = np.eye(len(record_covariance)) - estimate @ (by_change.T @ self.root)
         noise = by_change.T @ by_change + np.diag(possible.measured_information[on] + 1.0 / variances[on])
-        covariance: Real = remaining @ record_covariance @ remaining.T + estimate @ noise @ estimate.T
-        return covariance
+        return remaining @ record_covariance @ remaining.T + estimate @ noise @ estimate.T
 
     def evidence(self, variances: Real) -> float:
         """Return the log evidence of changes with the given prior variances, relative to no change."""
@@ -343,10 +342,9 @@ class _Statistics:
         """Return the increase of the log evidence if each element changes, in addition to the given changes."""
         slope, information = self._conditional(variances)
         gained_information = information * widths**2
-        gains: Real = 0.5 * slope**2 * widths**2 / (1.0 + gained_information) - 0.5 * np.log1p(
+        return 0.5 * slope**2 * widths**2 / (1.0 + gained_information) - 0.5 * np.log1p(
             np.maximum(gained_information, 0.0)
         )
-        return gains
 
     def _conditional(self, variances: Real) -> tuple[Real, Real]:
         on = variances > 0.0

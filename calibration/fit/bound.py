@@ -75,8 +75,7 @@ class Bound:
 
     def sigma(self, name: str) -> Real:
         """Return the smallest possible standard error of each parameter in a group; see :meth:`covariance`."""
-        sigma: Real = np.sqrt(np.diag(self.covariance())[self.space.group(name)])
-        return sigma
+        return np.sqrt(np.diag(self.covariance())[self.space.group(name)])
 
     def rms(self, name: str) -> float:
         """Return the rms standard error of a group; for ``loops``, of loop phases (docs/calibration.md, 1.2)."""
@@ -136,8 +135,7 @@ class Bound:
         scale = scale_of(self.information)
         # Calculating all eigenvectors would take twice as long.
         scaled = self.information / np.outer(scale, scale)
-        vectors: Real = eigh(scaled, subset_by_value=(-np.inf, _UNOBSERVABLE_IN_FIT), check_finite=False)[1].T
-        return vectors
+        return eigh(scaled, subset_by_value=(-np.inf, _UNOBSERVABLE_IN_FIT), check_finite=False)[1].T
 
 
 def plan_bound(

@@ -132,8 +132,7 @@ class _Light:
 
     def _at(self, parameters: MeshParameters) -> Real:
         light_ma = self._model.predict(parameters, self._likelihood.observations)
-        at: Real = (light_ma / self._sigma_ma)[self._likelihood.used]
-        return at
+        return (light_ma / self._sigma_ma)[self._likelihood.used]
 
     def chi2(self, point: MeshParameters) -> float:
         """Return how far the light at a point is from that of the fit."""
@@ -226,8 +225,7 @@ def _with_reversed_arms(parameters: MeshParameters, name: str, puc: int) -> Iter
 
 def _values(parameters: MeshParameters, name: str) -> Real:
     """Return the values of all PUCs."""
-    values: Real = parameters.extra_physics[name] if name == _ARMS else getattr(parameters, name)
-    return values
+    return parameters.extra_physics[name] if name == _ARMS else getattr(parameters, name)
 
 
 def _with_value(parameters: MeshParameters, name: str, puc: int, value: float) -> MeshParameters:

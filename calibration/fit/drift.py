@@ -105,8 +105,7 @@ def prior_after_time(space: ParameterSpace, last: Posterior, drift: DriftModel, 
 
 
 def _aged_covariance(space: ParameterSpace, last: Posterior, drift: DriftModel, days: float) -> Real:
-    wide: Real = (last.covariance() + drift.covariance(space, last.vector, days))[np.ix_(last.free, last.free)]
-    return wide
+    return (last.covariance() + drift.covariance(space, last.vector, days))[np.ix_(last.free, last.free)]
 
 
 # A comparison uses readings whose measured or predicted value is at least this multiple of the noise floor.

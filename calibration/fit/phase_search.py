@@ -596,5 +596,4 @@ def _wrap_half_turns(source_rad: Real) -> Real:
     Half a turn per PUC has no effect on loops with an even number of PUCs.
     """
     middle = float(np.median(source_rad))
-    near: Real = middle + (source_rad - middle + 0.5 * np.pi) % np.pi - 0.5 * np.pi
-    return near
+    return middle + (source_rad - middle + 0.5 * np.pi) % np.pi - 0.5 * np.pi

@@ -203,8 +203,7 @@ def gauge_fixed_difference(
     basis = loop_basis(mesh) if loops is None else loops
     loop_rad = wrapped(basis @ difference_rad)
     # Wrapping comes before projection; otherwise a harmless 2π on one joint would become an error of many loops.
-    residual: NDArray[np.float64] = basis.T @ np.linalg.solve((basis @ basis.T).astype(np.float64), loop_rad)
-    return residual
+    return basis.T @ np.linalg.solve((basis @ basis.T).astype(np.float64), loop_rad)
 
 
 def common_phase_rad(
@@ -235,8 +234,7 @@ def loop_rms_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> flo
 
 def wrapped(phase_rad: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return phases wrapped to -π … π."""
-    inside: NDArray[np.float64] = (phase_rad + np.pi) % (2.0 * np.pi) - np.pi
-    return inside
+    return (phase_rad + np.pi) % (2.0 * np.pi) - np.pi
 
 
 def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -287,5 +285,4 @@ def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:
             break
     # A fixed order, so that records made with different versions of numpy number their loops alike.
     order = np.lexsort((np.abs(basis).argmax(axis=1), (basis**2).sum(axis=1)))
-    shortest: NDArray[np.int64] = basis[order]
-    return shortest
+    return basis[order]

@@ -133,13 +133,11 @@ class Heating:
         """Return the heat of every heater per phase of its own arm, shape ``(heaters,)``; 0 for a dead heater."""
         rho2 = parameters.heater_law[:, 0]
         scale = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), len(rho2))
-        per_rad: Real = np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
-        return per_rad
+        return np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
 
     def _late_heat_mw(self, parameters: MeshParameters, late: NDArray[np.float32]) -> Real:
         """Return the heat of every heater that is left by earlier settings, ``(settings, heaters, time constants)``."""
-        late_mw: Real = _late_own_rad(parameters, late) * self.heat_mw_per_rad(parameters)[:, None]
-        return late_mw
+        return _late_own_rad(parameters, late) * self.heat_mw_per_rad(parameters)[:, None]
 
     def _flowing_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
         return self._returns.flowing_ma(driven_ma, parameters.heater_law[:, 0], parameters.extra_physics)
@@ -271,8 +269,7 @@ class Heating:
     def _unit_couplings(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
         def falling(mm: Real) -> Real:
             # A trial step of a fit may have a negative decay length; its light must be wrong, but finite.
-            share: Real = np.exp(np.minimum(-mm / length_mm, _MAX_EXPONENT))
-            return share
+            return np.exp(np.minimum(-mm / length_mm, _MAX_EXPONENT))
 
         shapes = (falling, lambda mm: mm / length_mm**2 * falling(mm), np.ones_like)
         near, slope, common = (self._distances.crosstalk(shape) for shape in shapes)
@@ -334,12 +331,10 @@ def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Re
 def law_point_weights(own_rad: Real) -> Real:
     """Return the weight of each point of a law deviation (last axis) at given arm phases."""
     steps = np.clip(own_rad / _LAW_STEP_RAD, 0.0, LAW_POINTS)[..., None]
-    near: Real = np.maximum(1.0 - np.abs(steps - np.arange(1, LAW_POINTS + 1)), 0.0)
-    return near
+    return np.maximum(1.0 - np.abs(steps - np.arange(1, LAW_POINTS + 1)), 0.0)
 
 
 def _by_crosstalk_factor(crosstalk: ThermalCrosstalk, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
     kernels = crosstalk.arm_rad_per_mw, crosstalk.joint_rad_per_mw
     warmed = [(heat_mw @ kernel.T)[:, :, None].astype(arm.dtype) for kernel in kernels]
-    slopes: Slopes = (arm @ warmed[0] + joint @ warmed[1])[..., 0]
-    return slopes
+    return (arm @ warmed[0] + joint @ warmed[1])[..., 0]

@@ -42,10 +42,7 @@ def joints_by_pair(mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple
     """Return whether light passes each joint from each source to each monitor, ``(sources, monitors, joints)``."""
     leaves, reaches_monitor = _leads_to(mesh, sources)[:, None], _leads_to(mesh, monitors)[None]
     first, second = mesh.joints.T
-    joints: NDArray[np.bool_] = (leaves[..., first] & reaches_monitor[..., second]) | (
-        leaves[..., second] & reaches_monitor[..., first]
-    )
-    return joints
+    return (leaves[..., first] & reaches_monitor[..., second]) | (leaves[..., second] & reaches_monitor[..., first])
 
 
 def _leads_to(mesh: MeshTopology, ports: tuple[int, ...]) -> NDArray[np.bool_]:
@@ -53,5 +50,4 @@ def _leads_to(mesh: MeshTopology, ports: tuple[int, ...]) -> NDArray[np.bool_]:
 
     Light is reversible: where light that enters would reach a port, light from that port leaves.
     """
-    leads: NDArray[np.bool_] = mesh.hops_to_port[list(ports)] < 8 * mesh.n_pucs
-    return leads
+    return mesh.hops_to_port[list(ports)] < 8 * mesh.n_pucs

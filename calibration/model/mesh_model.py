@@ -269,8 +269,7 @@ class MeshModel:
             self.predict(parameters, replace(observations, detuning_hz=observations.detunings_hz + shift_hz))
             for shift_hz in (step_hz, -step_hz)
         )
-        slope: Real = (forward - behind) / (2.0 * _STEP_RAD)
-        return slope
+        return (forward - behind) / (2.0 * _STEP_RAD)
 
     def _sources_of(self, observations: Observations) -> NDArray[np.int64]:
         number = self._source_number[observations.source]
@@ -284,8 +283,7 @@ class MeshModel:
 
     def _scale(self, parameters: MeshParameters, number: NDArray[np.int64]) -> Real:
         launched_mw = 10.0 ** (parameters.source_db[number] / 10.0)
-        scale: Real = launched_mw[:, None] * parameters.monitor_ma_per_mw
-        return scale
+        return launched_mw[:, None] * parameters.monitor_ma_per_mw
 
     def _shares(self, parameters: MeshParameters, number: NDArray[np.int64]) -> list[Real]:
         first = np.ones((len(number), 1))
@@ -540,8 +538,7 @@ class MeshModel:
 
     def _by_pair(self, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
         """Return derivatives of a weighted sum of readings by pair crosstalk, ``(waveguides, heaters)``."""
-        by_pair: Slopes = self._by_waveguide(light, by_phase)[:, 0].T @ light.heated.heat_mw
-        return by_pair
+        return self._by_waveguide(light, by_phase)[:, 0].T @ light.heated.heat_mw
 
     def _by_waveguide(self, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
         """Return derivatives of K numbers by thermal phases of waveguides, ``(settings, K, waveguides)``."""
@@ -606,13 +603,11 @@ def _amplitudes(reflection: Real | None) -> Complex | None:
     if reflection is None:
         return None
     real, imaginary = np.split(reflection, 2)
-    amplitude: Complex = real + 1j * imaginary
-    return amplitude
+    return real + 1j * imaginary
 
 
 def _parts(by_amplitude: Waves) -> Slopes:
-    parts: Slopes = np.concatenate([by_amplitude.real, -by_amplitude.imag], axis=-1)
-    return parts
+    return np.concatenate([by_amplitude.real, -by_amplitude.imag], axis=-1)
 
 
 def _between_couplers(cells: UnitCells, waves: Waves) -> tuple[tuple[Waves, Waves], tuple[Waves, Waves]]:

@@ -163,8 +163,7 @@ _MAX_TEST_HEATERS = 40
 
 def select_test_heaters(heaters: int) -> NDArray[np.int64]:
     """Return the heaters whose laws are tested for deviations; a sample on a large mesh."""
-    tested: NDArray[np.int64] = np.linspace(0, heaters - 1, min(heaters, _MAX_TEST_HEATERS)).astype(np.int64)
-    return tested
+    return np.linspace(0, heaters - 1, min(heaters, _MAX_TEST_HEATERS)).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,15 +186,13 @@ class PairDirections:
 
     def deviation_rad_per_mw(self, coefficients: Real) -> Real:
         """Return the crosstalk deviation, ``(waveguides, heaters)``, for amounts of the K combinations."""
-        deviation: Real = self.curve_rad_per_mw * (self.vectors @ coefficients.astype(np.float32)).T
-        return deviation
+        return self.curve_rad_per_mw * (self.vectors @ coefficients.astype(np.float32)).T
 
     def coefficients(self, deviation_rad_per_mw: Real) -> Real:
         """Return the amounts of the K combinations in a crosstalk deviation, shape ``(K,)``."""
         curve = self.curve_rad_per_mw
         relative = np.divide(deviation_rad_per_mw, curve, out=np.zeros_like(curve), where=curve > 0.0)
-        coefficients: Real = np.tensordot(relative.T, self.vectors.astype(np.float64), axes=2)
-        return coefficients
+        return np.tensordot(relative.T, self.vectors.astype(np.float64), axes=2)
 
     @cached_property
     def _by_heat(self) -> NDArray[np.float32]:
@@ -222,8 +219,7 @@ class PairDirections:
     def summed(self, by_pair: Real) -> Real:
         """Convert derivatives by single pairs, ``(waveguides, heaters)``, to those by the K combinations."""
         weighted = (by_pair * self.curve_rad_per_mw).T.astype(np.float32)
-        summed: Real = np.tensordot(weighted, self.vectors, axes=2).astype(np.float64)
-        return summed
+        return np.tensordot(weighted, self.vectors, axes=2).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -143,5 +143,4 @@ def _level_shares(current_ma: Real) -> tuple[Real, Real]:
 def mixing_of(leak: Real) -> Real:
     """Return the leakage matrix X, ``(monitors, monitors)``, from the fractions from previous, then next monitors."""
     m = len(leak) // 2 + 1
-    mixing: Real = np.eye(m) + np.diag(leak[: m - 1], -1) + np.diag(leak[m - 1 :], 1)
-    return mixing
+    return np.eye(m) + np.diag(leak[: m - 1], -1) + np.diag(leak[m - 1 :], 1)

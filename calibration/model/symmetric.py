@@ -18,8 +18,7 @@ _ROWS_AT_ONCE = 512
 def scale_of(matrix: Real) -> Real:
     """Return the square roots of the diagonal, shape ``(P,)``; 1 where it is zero."""
     root = np.sqrt(np.maximum(np.diag(matrix), 0.0))
-    scale: Real = np.where(root > 0.0, root, 1.0)
-    return scale
+    return np.where(root > 0.0, root, 1.0)
 
 
 def inverse_of(matrix: Real, min_fraction: float = MIN_EIGENVALUE_FRACTION) -> Real:
@@ -57,8 +56,7 @@ def solved(matrix: Real, right: Real) -> Real:
     """Solve linear equations with a positive definite matrix ``(P, P)``; right-hand sides ``(P,)`` or ``(P, n)``."""
     from scipy.linalg import cho_factor, cho_solve
 
-    solution: Real = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
-    return solution
+    return cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
 
 
 def subtract_product(matrix: Real, left: Real, right: Real) -> None:
