@@ -14,13 +14,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.fit.drift import MAX_CHI2, DriftModel, Posterior
+from calibration.fit.drift import MAX_CHI2, DriftModel, Posterior, prior_of
 from calibration.fit.global_fit import FitResult, GlobalFit
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import mean_squared_residual
 from calibration.model.parameters import MeshParameters
-from calibration.model.priors import Prior
 from calibration.model.space import LAW_TERMS, ParameterSpace
 
 Real = NDArray[np.float64]
@@ -140,25 +139,15 @@ class PossibleChanges:
             free: Parameters with a standard error, shape ``(size,)``.
             resistance_change: Measured relative change of every resistance, shape ``(2E,)``; NaN if unknown.
         """
-        kinds: list[Kind] = []
-        numbers: list[int] = []
-        directions: list[Real] = []
-        uncertainties: list[Real] = []
-        measured: list[float] = []
+        # Kind, number, direction, uncertainty and measured change of every possible change.
+        rows: list[tuple[Kind, int, Real, Real, float]] = []
         certain = np.zeros(space.size)
-
-        def add(kind: Kind, number: int, direction: Real, value: float = np.nan, uncertainty: Real = certain) -> None:
-            kinds.append(kind)
-            numbers.append(number)
-            directions.append(direction)
-            uncertainties.append(uncertainty)
-            measured.append(value)
 
         def single(kind: Kind, group: str, names: Sequence[int]) -> None:
             place = space.group(group)
             for index, name in zip(range(place.start, place.stop), names, strict=True):
                 if free[index]:
-                    add(kind, name, np.eye(1, space.size, index)[0])
+                    rows.append((kind, name, np.eye(1, space.size, index)[0], certain, np.nan))
 
         single("offset", "passive_phase_rad", range(space.mesh.n_pucs))
         single("loop", "loops", range(space.directions.shape[1]))
@@ -176,16 +165,17 @@ class PossibleChanges:
             if np.isnan(change):
                 uncertainty = gain * 0.0
                 uncertainty[terms] = vector[terms] * np.array([0.0, 0.5, 1.0])
-                add("heater", heater, gain + uncertainty, uncertainty=uncertainty)  # midway between gain and resistance
+                middle = gain + uncertainty  # midway between gain and resistance
+                rows.append(("heater", heater, middle, uncertainty, np.nan))
                 continue
             ohmic = np.zeros(space.size)
             ohmic[terms] = vector[terms] * np.array([1.0, 2.0, 3.0])
             heat = space.group("heat_factor").start + heater
             if free[heat]:
                 ohmic[heat] = vector[heat]
-            add("gain", heater, gain)
-            add("resistance", heater, ohmic, change)
-        return cls(tuple(kinds), tuple(numbers), np.array(directions).T, np.array(uncertainties).T, np.array(measured))
+            rows += [("gain", heater, gain, certain, np.nan), ("resistance", heater, ohmic, certain, change)]
+        kinds, numbers, directions, uncertainties, measured = zip(*rows, strict=True)
+        return cls(kinds, numbers, np.array(directions).T, np.array(uncertainties).T, np.array(measured))
 
 
 def find_changes(
@@ -247,16 +237,6 @@ def find_changes(
         complete_fit.converged and complete_fit.chi2_per_dof < max_chi2,
         tuple(np.argsort(-by_puc)[:_WORST].tolist()),
     )
-
-
-def prior_of(mean: Real, covariance: Real, free: NDArray[np.bool_]) -> Prior:
-    """Return the prior with a mean and a covariance, shape ``(size, size)``, of the free parameters."""
-    block = covariance[np.ix_(free, free)]
-    spread = np.sqrt(np.diag(block))
-    precision = np.zeros_like(covariance)
-    # Scaled to a unit diagonal first: variances in Hz² and rad² in one matrix would cost all digits.
-    precision[np.ix_(free, free)] = np.linalg.inv(block / np.outer(spread, spread)) / np.outer(spread, spread)
-    return Prior(mean, np.full(len(mean), np.inf), precision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,7 +365,7 @@ class _Explanation:
     """
 
     def __init__(self, statistics: _Statistics, possible: PossibleChanges) -> None:
-        self._statistics, self._widths = statistics, possible.widths
+        self._statistics, self._evidence, self._widths = statistics, statistics.evidence, possible.widths
         kinds = np.array(possible.kinds)
         self._groups = [kinds == kind for kind in dict.fromkeys(possible.kinds)]
         self._single_price = _MIN_EVIDENCE + float(np.log(len(kinds)))
@@ -441,6 +421,3 @@ class _Explanation:
             without[element] = 0.0
             if self._evidence(without) > self._evidence(self.variances) - self._single_price:
                 self.variances = without
-
-    def _evidence(self, variances: Real) -> float:
-        return self._statistics.evidence(variances)

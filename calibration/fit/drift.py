@@ -92,20 +92,22 @@ def prior_after_time(space: ParameterSpace, last: Posterior, drift: DriftModel, 
     Raises:
         CalibrationError: A free parameter of the last fit has an infinite error.
     """
-    free = last.free
-    covariance = _aged_covariance(space, last, drift, days)
-    spread = np.sqrt(np.diag(covariance))
-    if not (spread > 0.0).all():
-        where = space.describe(int(np.flatnonzero(free)[np.argmin(spread)]))
+    covariance = last.covariance() + drift.covariance(space, last.vector, days)
+    variance = np.diag(covariance)[last.free]
+    if not (variance > 0.0).all():
+        where = space.describe(int(np.flatnonzero(last.free)[np.argmin(variance)]))
         raise CalibrationError(f"the last fit does not determine {where}", hint="Repeat the fit with a prior.")
-    precision = np.zeros((space.size, space.size))
+    return prior_of(last.vector, covariance, last.free)
+
+
+def prior_of(mean: Real, covariance: Real, free: NDArray[np.bool_]) -> Prior:
+    """Return the prior with a mean and a covariance, shape ``(size, size)``, of the free parameters."""
+    block = covariance[np.ix_(free, free)]
+    spread = np.sqrt(np.diag(block))
+    precision = np.zeros_like(covariance)
     # Scaled to a unit diagonal first: variances in Hz² and rad² in one matrix would cost all digits.
-    precision[np.ix_(free, free)] = np.linalg.inv(covariance / np.outer(spread, spread)) / np.outer(spread, spread)
-    return Prior(last.vector, np.full(space.size, np.inf), precision)
-
-
-def _aged_covariance(space: ParameterSpace, last: Posterior, drift: DriftModel, days: float) -> Real:
-    return (last.covariance() + drift.covariance(space, last.vector, days))[np.ix_(last.free, last.free)]
+    precision[np.ix_(free, free)] = np.linalg.inv(block / np.outer(spread, spread)) / np.outer(spread, spread)
+    return Prior(mean, np.full(len(mean), np.inf), precision)
 
 
 # A comparison uses readings whose measured or predicted value is at least this multiple of the noise floor.

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.fit.ageing import prior_of
+from calibration.fit.drift import prior_of
 from calibration.fit.global_fit import FitResult, GlobalFit
 from calibration.measure.bench_probe import BenchProbe
 from calibration.measure.logbook import Logbook
