@@ -204,8 +204,12 @@ class _SettingCosts:
 
 def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> float:
     """Return an approximate cost of a fit, from every sixth setting."""
-    coarse = likelihood[np.arange(0, len(likelihood.observations), _COARSE)]
-    residual = coarse.residual(model.predict(parameters, coarse.observations), _JUDGING_DISCREPANCY)
+    return robust_cost(model, parameters, likelihood[np.arange(0, len(likelihood.observations), _COARSE)])
+
+
+def robust_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> float:
+    """Return an approximate cost of a fit, which assumes a typical error of the predicted field."""
+    residual = likelihood.residual(model.predict(parameters, likelihood.observations), _JUDGING_DISCREPANCY)
     return float((weight(residual) * residual**2).sum())
 
 

@@ -13,8 +13,9 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.diagnose.breakdowns import robust_cost
 from calibration.fit.global_fit import ON_THE_WAY_SIGMA, FitResult, GlobalFit
-from calibration.model.likelihood import Likelihood, weight
+from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.parameters import MeshParameters
 
@@ -26,12 +27,11 @@ _SETTINGS = 12
 
 
 def find_detunings(
-    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, span_hz: float, discrepancy: float = 0.1
+    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, span_hz: float
 ) -> MeshParameters:
     """Return parameters with the source frequencies found by a scan of ``span_hz`` in both directions.
 
-    The given parameters must hold for one source; sources without settings stay unchanged. ``discrepancy`` is the
-    relative error of the predicted field.
+    The given parameters must hold for one source; sources without settings stay unchanged.
     """
     # The step suits loops: six PUCs turn six times as far as one.
     half = int(np.ceil(2.0 * np.pi * parameters.delay_s * span_hz / _STEP_RAD))
@@ -48,14 +48,9 @@ def find_detunings(
         for step in steps:
             tried = detuning.copy()
             tried[number] += step
-            costs.append(_cost(model, replace(parameters, source_detuning_hz=tried), thinned, discrepancy))
+            costs.append(robust_cost(model, replace(parameters, source_detuning_hz=tried), thinned))
         detuning[number] += steps[int(np.argmin(costs))]
     return replace(parameters, source_detuning_hz=detuning)
-
-
-def _cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, discrepancy: float) -> float:
-    residual = likelihood.residual(model.predict(parameters, likelihood.observations), discrepancy)
-    return float((weight(residual) * residual**2).sum())
 
 
 # Largest increase of the frequencies' sum of squares, in standard errors, on a branch that is tried.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.gauge import wrapped
 from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.work import SCAN_WORK, searched_work
@@ -100,12 +101,8 @@ def mean_levels(observations: Observations, sources: tuple[int, ...], light: Mea
     expected = light.power[np.ix_(observations.monitors, sources)].T[number]
     reached = expected > 0.0
     # The median of speckle is ln 2 times its mean.
-    share = np.divide(
-        np.maximum(observations.reading_ma, 0.0),
-        np.log(2.0) * expected,
-        out=np.full(expected.shape, np.nan),
-        where=reached,
-    )
+    level_ma, nowhere = np.maximum(observations.reading_ma, 0.0), np.full(expected.shape, np.nan)
+    share = np.divide(level_ma, np.log(2.0) * expected, out=nowhere, where=reached)
     # Use logarithms, because levels multiply and speckle has a long tail.
     excess = np.log(share + _DIMMEST)
     source, monitor = np.zeros(len(sources)), np.zeros(len(observations.monitors))
@@ -124,9 +121,8 @@ def mean_levels(observations: Observations, sources: tuple[int, ...], light: Mea
         corrected = excess - source[number][:, None]
         monitor[seen] = np.nanmedian(corrected[:, seen], axis=0)
         for index, quantile in faint:
-            monitor[index] = np.nanquantile(corrected[:, index], quantile) - np.log(
-                -np.log(1.0 - quantile) / np.log(2.0)
-            )
+            of_speckle = np.log(-np.log(1.0 - quantile) / np.log(2.0))
+            monitor[index] = np.nanquantile(corrected[:, index], quantile) - of_speckle
         source, monitor = source + monitor.mean(), monitor - monitor.mean()
     return Levels(np.exp(source), np.exp(monitor))
 
@@ -224,6 +220,7 @@ class SearchResult:
         misfit: Shape ``(E + J,)``; mean squared residual of the readings that depend on each phase.
         unexplained: Fraction of the light that remains unexplained.
         steps: Number of steps from the last start.
+        starts: Number of starts.
         agreed: Whether two starts ended in the same minimum.
         work: Number of evaluated readings.
     """
@@ -235,7 +232,7 @@ class SearchResult:
     misfit: Real
     unexplained: float
     steps: int
-    starts: int
+    starts: int = 1
     agreed: bool = False
     work: float = 0.0
 
@@ -265,6 +262,7 @@ class PhaseSearch:
     ) -> None:
         self._model, self._source, self._heated = model, source_number, (arm_rad, joint_rad)
         self._plan, self._rng, self._work = plan, rng, 0.0
+        self._on_step: Callable[[int, float], None] = lambda step, unexplained: None
         self._n_sources = int(source_number.max()) + 1
         reading = observations.reading_ma
         self._amplitude = np.sqrt(np.maximum(np.nan_to_num(reading), 0.0))
@@ -292,11 +290,12 @@ class PhaseSearch:
             seed_result: Result from another start; the search ends if it reaches the same minimum.
             max_work: Number of predicted readings after which no further start begins.
         """
+        self._on_step = on_step
         if before is None:
             point = self._random_point(guess.passive_rad)
         else:
             point, levels = _to_point(before), before.levels
-        best = self._resolve_laser_valleys(self._search_from(point, levels, 1, on_step), on_step)
+        best = self._resolve_laser_valleys(self._search_from(point, levels))
         starts, agreements = 1, 0
         is_guessed = guess.strength[self._model.mesh.interferes] >= _TRUSTED_STRENGTH
         min_redrawn = _MIN_REDRAWN_FRACTION if is_guessed.size and is_guessed.mean() >= _MIN_GUESSED else 1.0
@@ -307,15 +306,14 @@ class PhaseSearch:
                 break
             quantile = _REDRAWN_FRACTIONS[(starts - 1) % len(_REDRAWN_FRACTIONS)]
             starts += 1
-            other = self._search_from(self._redrawn(best, guess, quantile), best.levels, starts, on_step)
+            other = self._search_from(self._redrawn(best, guess, quantile), best.levels)
             # Starts that redraw only a few phases prove nothing by returning to the same valley.
             if is_same_valley(best, other):
                 agreements += quantile >= min_redrawn
             elif other.unexplained < best.unexplained:
-                agreements, other = 0, self._resolve_laser_valleys(other, on_step)
-            best = replace(
-                min(best, other, key=lambda result: result.unexplained), agreed=agreements >= _MIN_AGREEMENTS
-            )
+                agreements, other = 0, self._resolve_laser_valleys(other)
+            best = min(best, other, key=lambda result: result.unexplained)
+            best = replace(best, agreed=agreements >= _MIN_AGREEMENTS)
         return replace(best, starts=starts, work=self._work)
 
     def add_other_lasers(self, corrected: SearchResult, levels: Levels) -> SearchResult:
@@ -339,42 +337,33 @@ class PhaseSearch:
         return np.concatenate([passive_rad, joints_rad, np.zeros(self._n_sources)])
 
     def _redrawn(self, search_result: SearchResult, guess: PassiveGuess, quantile: float) -> Real:
-        point, worst = (
-            _to_point(search_result),
-            search_result.misfit >= np.quantile(search_result.misfit, 1.0 - quantile),
-        )
+        point, misfit = _to_point(search_result), search_result.misfit
+        worst = misfit >= np.quantile(misfit, 1.0 - quantile)
         # Keep passive phases that were estimated with a strong signal.
         worst[: len(guess.strength)] &= (guess.strength < _TRUSTED_STRENGTH) & self._model.mesh.interferes
         redrawn = np.flatnonzero(worst)
         point[redrawn] = self._rng.uniform(0.0, 2.0 * np.pi, len(redrawn))
         return point
 
-    def _resolve_laser_valleys(
-        self, search_result: SearchResult, on_step: Callable[[int, float], None]
-    ) -> SearchResult:
+    def _resolve_laser_valleys(self, search_result: SearchResult) -> SearchResult:
         """Return the search result after moving lasers out of wrong minima."""
         if not self._plan.source_phase_rad or self._n_sources == 1:
             return search_result
-        return self._with_lasers_moved(self._by_one_laser(search_result, on_step), on_step)
+        return self._with_lasers_moved(self._by_one_laser(search_result))
 
-    def _by_one_laser(self, search_result: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
-        if (
-            not max(_MAX_ONE_LASER_UNEXPLAINED, self._plan.plausible)
-            <= search_result.unexplained
-            < _MAX_GROUPS_UNEXPLAINED
-        ):
+    def _by_one_laser(self, search_result: SearchResult) -> SearchResult:
+        least = max(_MAX_ONE_LASER_UNEXPLAINED, self._plan.plausible)
+        if not least <= search_result.unexplained < _MAX_GROUPS_UNEXPLAINED:
             return search_result
         for source in self._rng.permutation(self._n_sources)[:_MAX_LASERS_TRIED].tolist():
-            corrected = self._search_from(
-                _to_point(search_result), search_result.levels, search_result.starts, on_step, only_source=source
-            )
+            corrected = self._search_from(_to_point(search_result), search_result.levels, only_source=source)
             scanned = self._scan_frequencies(_to_point(corrected), self._scale(corrected.levels))
-            other = self._search_from(scanned, corrected.levels, search_result.starts, on_step, _VALLEY_STEPS)
+            other = self._search_from(scanned, corrected.levels, _VALLEY_STEPS)
             if other.unexplained < _STALLED_RATIO * search_result.unexplained:
-                return self._search_from(_to_point(other), other.levels, search_result.starts, on_step)
+                return self._search_from(_to_point(other), other.levels)
         return search_result
 
-    def _with_lasers_moved(self, search_result: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
+    def _with_lasers_moved(self, search_result: SearchResult) -> SearchResult:
         mesh = self._model.mesh
         enough = min(self._plan.plausible, _MIN_UNEXPLAINED_PER_PUC * mesh.n_pucs)
         if not mesh.faces or not enough < search_result.unexplained < _MAX_ONE_LASER_UNEXPLAINED:
@@ -387,23 +376,15 @@ class PhaseSearch:
                 for turn in (valley_rad, -valley_rad):
                     point = _to_point(search_result)
                     point[phases + source] += turn
-                    tried.append(
-                        self._search_from(point, search_result.levels, search_result.starts, on_step, _VALLEY_STEPS)
-                    )
+                    tried.append(self._search_from(point, search_result.levels, _VALLEY_STEPS))
             best = min(tried, key=lambda result: result.unexplained)
             if best.unexplained > _STALLED_RATIO * search_result.unexplained:
                 break
-            search_result = self._search_from(_to_point(best), best.levels, search_result.starts, on_step)
+            search_result = self._search_from(_to_point(best), best.levels)
         return search_result
 
     def _search_from(
-        self,
-        point: Real,
-        levels: Levels,
-        start: int,
-        on_step: Callable[[int, float], None],
-        max_steps: int | None = None,
-        only_source: int | None = None,
+        self, point: Real, levels: Levels, max_steps: int | None = None, only_source: int | None = None
     ) -> SearchResult:
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         settings = np.arange(len(self._source)) if only_source is None else np.flatnonzero(self._source == only_source)
@@ -417,7 +398,7 @@ class PhaseSearch:
             chosen, order = np.sort(order[: self._plan.portion]), order[self._plan.portion :]
             point, scale, cost, misfit = self._step(point, scale, chosen)
             costs.append(cost)
-            on_step(step, cost)
+            self._on_step(step, cost)
             # Valleys of a source's phase are π/3 apart, and no step leads from one to the next.
             if scan and step % _STEPS_PER_SCAN == 0 and cost > self._plan.unexplained:
                 point = self._scan_frequencies(point, scale)
@@ -434,7 +415,6 @@ class PhaseSearch:
             misfit=misfit[: n_pucs + n_joints],
             unexplained=float(np.mean(costs[-_AVERAGED_STEPS:])) if costs else 1.0,
             steps=step,
-            starts=start,
         )
 
     def _scale(self, levels: Levels) -> tuple[Real, ...]:
@@ -469,7 +449,8 @@ class PhaseSearch:
         for first in range(0, len(chosen), _SETTINGS_PER_CHUNK):
             part = chosen[first : first + _SETTINGS_PER_CHUNK]
             source = self._source[part]
-            monitor = self._random_monitors(len(part))
+            monitors = self._rng.permutation(self._amplitude.shape[1])[: self._plan.monitors]
+            monitor = np.tile(monitors, (len(part), 1))
             self._work += searched_work(self._model.mesh.n_pucs) * monitor.size
             amplitude, derivative, by_second = self._linearise(point, part, monitor, *scale[2:])
             factor = scale[0][source][:, None] * scale[1][monitor]
@@ -492,17 +473,8 @@ class PhaseSearch:
                 np.add.at(sums[0], where, residual * root * by_root)
                 np.add.at(sums[1], where, by_root**2)
         misfit: Real = np.divide(off, sensitivity, out=np.zeros(size), where=sensitivity > 0.0)
-        return (
-            point + self._phase_step(matrix, slope),
-            self._update_levels(scale, gain),
-            total / max(count, 1.0),
-            misfit,
-        )
-
-    def _random_monitors(self, n: int) -> NDArray[np.int64]:
-        """Draw the k monitors that a step uses for each of n settings, shape ``(n, k)``."""
-        monitors = self._rng.permutation(self._amplitude.shape[1])[: self._plan.monitors]
-        return np.tile(monitors, (n, 1))
+        point = point + self._phase_step(matrix, slope)
+        return point, self._update_levels(scale, gain), total / max(count, 1.0), misfit
 
     def _linearise(
         self, point: Real, part: NDArray[np.int64], monitor: NDArray[np.int64], second: Real | None = None
@@ -578,10 +550,9 @@ def _to_point(search_result: SearchResult) -> Real:
 
 def is_same_valley(first: SearchResult, second: SearchResult, max_difference: float = _SAME_VALLEY_UNEXPLAINED) -> bool:
     """Return whether two searches ended in the same minimum, with equal phases and equal unexplained light."""
-    difference_rad = np.abs((first.passive_rad - second.passive_rad + np.pi) % (2.0 * np.pi) - np.pi)
-    is_same_light = abs(first.unexplained - second.unexplained) <= max_difference * max(
-        first.unexplained, second.unexplained
-    )
+    difference_rad = np.abs(wrapped(first.passive_rad - second.passive_rad))
+    larger = max(first.unexplained, second.unexplained)
+    is_same_light = abs(first.unexplained - second.unexplained) <= max_difference * larger
     return is_same_light and bool(np.quantile(difference_rad, _SAME_VALLEY_QUANTILE) < _SAME_VALLEY_RAD)
 
 
