@@ -77,7 +77,9 @@ def illuminated_loop_basis(
     shown = np.zeros((0, len(joints)), dtype=np.int64)
     lit = joints_by_pair(mesh, sources, monitors).reshape(len(sources) * len(monitors), len(joints))
     for own in _largest_sets(lit):
-        shown = _row_lattice(np.vstack([shown, _loops_through(mesh, own)]))
+        # All sums of integer multiples of these rows are sums of the rows that remain.
+        rows = np.vstack([shown, _loops_through(mesh, own)])
+        shown = rows[: _echelon(rows, len(joints))]
         if len(shown) == len(every):
             shown = every
             break
@@ -242,12 +244,6 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
     rows, columns = matrix.shape
     work = np.hstack([matrix, np.eye(rows, dtype=np.int64)])
     return work[_echelon(work, columns) :, columns:].copy()
-
-
-def _row_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a basis of all sums of integer multiples of the rows, shape ``(rank, columns)``."""
-    work = matrix.copy()
-    return work[: _echelon(work, work.shape[1])]
 
 
 def _echelon(work: NDArray[np.int64], columns: int) -> int:

@@ -125,7 +125,9 @@ class Heating:
         kernel = self.crosstalk(parameters)
         turned, by_own = _with_law_deviation(own, parameters.extra_physics.get("law_deviation"))
         arm, joint = turned + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T
-        if (share := _both_arms(parameters)) is not None:
+        mean, scatter = _mean_and_scatter(parameters)
+        share = mean * (1.0 + scatter) if mean else None
+        if share is not None:
             arm += _sums_of_arms(share * turned)
         return Heated(powers, bend_ma2, heat, own, by_own, share, arm, joint, currents_ma, late)
 
@@ -280,11 +282,6 @@ def _mean_and_scatter(parameters: MeshParameters) -> tuple[float, Real]:
     mean = parameters.extra_physics.get(BOTH_ARMS, np.zeros(1))
     scatter = parameters.extra_physics.get(BOTH_ARMS_SCATTER, np.zeros(len(parameters.heater_law)))
     return float(mean[0]), scatter
-
-
-def _both_arms(parameters: MeshParameters) -> Real | None:
-    mean, scatter = _mean_and_scatter(parameters)
-    return mean * (1.0 + scatter) if mean else None
 
 
 def _sums_of_arms(by_arm: Slopes) -> Slopes:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -175,36 +176,25 @@ class AmplitudeModel:
         fields = [field[row[:, None], self._out[monitor], 0] for field in fields]
         back = waves.astype(np.complex64)[row[:, None], :, monitor_places.reshape(monitor.shape)]
         if second is None:
-            amplitude = np.abs(fields[0])
-            by_phase = self._derived(lights[0], fields[0], amplitude, back, upper_rad, factors.T)
-            return amplitude, by_phase
+            lights, fields = lights[:1], fields[:1]
+        else:
+            lights[1], fields[1] = second[source][:, None] * lights[1], second[source][:, None] * fields[1]
         # Both lights are incoherent, so their powers add: A² = |S₁|² + |S₂|².
-        lights[1], fields[1] = second[source][:, None] * lights[1], second[source][:, None] * fields[1]
-        amplitude = np.hypot(np.abs(fields[0]), np.abs(fields[1]))
-        by_phase = self._derived(lights[0], fields[0], amplitude, back, upper_rad, factors.T)
-        by_phase += self._derived(lights[1], fields[1], amplitude, back, upper_rad, factors.T)
+        amplitude: Real = functools.reduce(np.hypot, map(np.abs, fields))
+        parts: list[Single] = []
+        for light, field in zip(lights, fields, strict=True):
+            # d|S| is the component of dS along S. A dark field has no direction; the floor suppresses rounding errors.
+            direction = (field.conj() / np.maximum(amplitude, _DARK)).astype(np.complex64)
+            adjoint = back * direction[..., None]
+            parts.append(self._derivatives(light.astype(np.complex64), adjoint, upper_rad, factors.T))
+        by_phase: Single = functools.reduce(np.add, parts)
+        if second is None:
+            return amplitude, by_phase
         by_second = (np.abs(fields[1]) ** 2 / np.maximum(amplitude, _DARK)).astype(np.float32)
         return amplitude, np.concatenate([by_phase, by_second[..., None]], axis=-1)
 
-    def _derived(
-        self,
-        light: NDArray[np.complex128],
-        field: NDArray[np.complex128],
-        amplitude: Real,
-        back: Complex,
-        upper_rad: Real,
-        factors: NDArray[np.complex128],
-    ) -> Single:
-        # d|S| is the component of dS along S. A dark field has no direction; the floor suppresses rounding errors.
-        direction = (field.conj() / np.maximum(amplitude, _DARK)).astype(np.complex64)
-        return self._derivatives(light.astype(np.complex64), back * direction[..., None], upper_rad, factors)
-
     def _derivatives(
-        self,
-        light: Complex,
-        adjoint: Complex,
-        upper_rad: Real,
-        factors: NDArray[np.complex128],
+        self, light: Complex, adjoint: Complex, upper_rad: Real, factors: NDArray[np.complex128]
     ) -> Single:
         n, k, n_pucs = len(light), adjoint.shape[1], self.mesh.n_pucs
         # A balanced coupler sends (L - j·R)/√2 into the upper arm, from either end.

@@ -104,6 +104,9 @@ class _SettingLight:
 class MeshModel:
     """Predicts the photocurrents of a mesh.
 
+    All methods that take observations raise ``ConfigError`` if a source port is not part of the model, or if the
+    monitors differ.
+
     Args:
         mesh: The mesh.
         sources: Ports of the light, in the order of ``MeshParameters.source_db``.
@@ -176,27 +179,19 @@ class MeshModel:
         """Return derivatives of readings by waveguide phases, and the heat of every heater, in N settings.
 
         Shapes are ``(N, M, 2E + J)`` for M monitors, 2E arms and J joints, and ``(N, 2E)``.
-
-        Raises:
-            ConfigError: As for :meth:`predict`.
         """
         number = self._sources_of(observations)
         self.work.spent += derivatives_work(0) * len(observations) * len(self._monitors)
         lights = self._lights(parameters, observations, number)
-        columns: list[Slopes] = []
-        for light in lights:
-            columns.append(self._by_waveguide(light, self._by_phase(light, light.adjoint(precise=self._precise))))
-        response = self._response(parameters, lights)
-        return response.reading_slopes(functools.reduce(np.add, columns)), lights[0].heated.heat_mw
+        by_phase = [self._by_phase(light, light.adjoint(precise=self._precise)) for light in lights]
+        columns: Slopes = functools.reduce(np.add, map(self._by_waveguide, lights, by_phase))
+        return self._response(parameters, lights).reading_slopes(columns), lights[0].heated.heat_mw
 
     def unmodelled_ma2(self, parameters: MeshParameters, observations: Observations) -> Real | None:
         """Return the variance of readings due to effects that are not fitted, ``(settings, monitors)``.
 
         These are the crosstalk of single heaters to single waveguides, and deviations of heater laws from three terms.
         ``None`` if the model includes neither.
-
-        Raises:
-            ConfigError: As for :meth:`predict`.
         """
         physics = self.space.physics
         if (pairs := physics.pairs) is None and not physics.law_deviation:
@@ -218,11 +213,7 @@ class MeshModel:
         return variance
 
     def predict(self, parameters: MeshParameters, observations: Observations) -> Real:
-        """Return predicted readings in mA, shape ``(settings, monitors)``.
-
-        Raises:
-            ConfigError: A source port is not part of this model, or the monitors differ.
-        """
+        """Return predicted readings in mA, shape ``(settings, monitors)``."""
         number = self._sources_of(observations)
         reading = np.empty((len(observations), len(self._monitors)))
         self.work.spent += reading.size
@@ -241,11 +232,7 @@ class MeshModel:
         return reading
 
     def linearise(self, parameters: MeshParameters, observations: Observations) -> Iterator[Linearised]:
-        """Yield predicted readings and derivatives, :data:`BATCH` settings at a time.
-
-        Raises:
-            ConfigError: As for :meth:`predict`.
-        """
+        """Yield predicted readings and derivatives, :data:`BATCH` settings at a time."""
         number, pairs = self._sources_of(observations), self.space.physics.pairs
         for first in range(0, len(observations), BATCH):
             part = slice(first, min(first + BATCH, len(observations)))
@@ -257,11 +244,7 @@ class MeshModel:
             yield self._linearised(parameters, observations[part], number[part], part, own)
 
     def by_common_phase(self, parameters: MeshParameters, observations: Observations) -> Real:
-        """Return the derivatives of all readings by a phase common to all PUCs, shape ``(settings, monitors)``.
-
-        Raises:
-            ConfigError: As for :meth:`predict`.
-        """
+        """Return the derivatives of all readings by a phase common to all PUCs, shape ``(settings, monitors)``."""
         # A frequency change is a phase 2πτ·δf common to all PUCs. Two predictions take a fraction of the time of the
         # derivatives by all parameters.
         step_hz = _STEP_RAD / (2.0 * np.pi * parameters.delay_s)
@@ -343,9 +326,6 @@ class MeshModel:
         """Return the derivatives, ``(size,)``, of a sum of all readings with weights ``(settings, monitors)``.
 
         This is faster than a weighted sum over :meth:`linearise`.
-
-        Raises:
-            ConfigError: As for :meth:`predict`.
         """
         number = self._sources_of(observations)
         total, pairs = np.zeros(self.space.size), self.space.physics.pairs
@@ -361,7 +341,7 @@ class MeshModel:
                 by_phase = self._by_phase(light, adjoint)
                 total += self._by_parameter(parameters, light, by_phase).sum(axis=(0, 1))
                 if pairs:
-                    by_pair += self._by_pair(light, by_phase)
+                    by_pair += self._by_waveguide(light, by_phase)[:, 0].T @ light.heated.heat_mw
                 for name, sent in self._by_reflection(light, adjoint):
                     total[self.space.groups[name]] += sent.sum(axis=(0, 1))
                 per_db = _LN10_PER_10 * light_weights * light.linear
@@ -535,10 +515,6 @@ class MeshModel:
             ends = zip(self._into_joints(light, entering), self._into_joints(light, adjoint), strict=True)
             first, second = (incoming * outgoing * light.joints.astype(adjoint.dtype) for incoming, outgoing in ends)
             yield "joint_reflection", _parts(np.concatenate([first, second], axis=-1))
-
-    def _by_pair(self, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
-        """Return derivatives of a weighted sum of readings by pair crosstalk, ``(waveguides, heaters)``."""
-        return self._by_waveguide(light, by_phase)[:, 0].T @ light.heated.heat_mw
 
     def _by_waveguide(self, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
         """Return derivatives of K numbers by thermal phases of waveguides, ``(settings, K, waveguides)``."""

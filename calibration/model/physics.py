@@ -8,7 +8,7 @@ Each effect adds independent parameters around zero with a common prior width. T
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -249,9 +249,7 @@ class Physics:
     def having(self, name: str, width: float, pairs: PairDirections | None = None) -> Physics:
         """Return a copy with one more effect, or with another prior width."""
         widths = {row.name: self.widths.get(row.name, width) for row in PHYSICS if row.name in (*self.widths, name)}
-        return Physics(
-            widths | {name: width}, pairs or self.pairs, self.fixed_values, self.field_error, self.law_deviation
-        )
+        return replace(self, widths=widths | {name: width}, pairs=pairs or self.pairs)
 
     def size(self, name: str, mesh: MeshTopology, n_sources: int, n_monitors: int) -> int:
         """Return the number of parameters of an included effect."""

@@ -46,18 +46,13 @@ class Prior:
 
     def with_physics(self, space: ParameterSpace) -> Prior:
         """Return the prior for a parameter space with additional effects of mean zero."""
-        plain_groups = [name for name in space.groups if name not in space.physics.widths]
-        n_plain = space.groups[plain_groups[-1]].stop  # additional physics comes last in the vector
-        widths = [
-            np.full(space.groups[name].stop - space.groups[name].start, s) for name, s in space.physics.widths.items()
-        ]
-        sigma = np.concatenate([self.sigma[:n_plain], *widths])
-        mean = np.concatenate([self.mean[:n_plain], np.zeros(len(sigma) - n_plain)])
+        plain = slice(0, space.plain)  # additional physics comes last in the vector
+        mean, sigma = np.zeros(space.size), space.vector(dict(space.physics.widths))
+        mean[plain], sigma[plain] = self.mean[plain], self.sigma[plain]
         if self.precision is None:
             return Prior(mean, sigma)
-        precision = np.zeros((len(sigma), len(sigma)))
-        precision[np.arange(n_plain, len(sigma)), np.arange(n_plain, len(sigma))] = sigma[n_plain:] ** -2.0
-        precision[:n_plain, :n_plain] = self.precision[:n_plain, :n_plain]
+        precision = np.diag(sigma**-2.0)
+        precision[plain, plain] = self.precision[plain, plain]
         return Prior(mean, sigma, precision)
 
     def anchored(self, name: str, space: ParameterSpace, sigma: float) -> Prior:

@@ -80,7 +80,10 @@ class Response:
         light = through = linear_ma * ripple
         if (past := extra_physics.get("background_share")) is not None:
             light = light + past.reshape(-1, light.shape[1])[number] * full_ma
-        mixing = None if (leak := extra_physics.get("monitor_leak")) is None else mixing_of(leak)
+        mixing: Real | None = None
+        if (leak := extra_physics.get("monitor_leak")) is not None:
+            from_previous, from_next = np.split(leak, 2)
+            mixing = np.eye(len(from_next) + 1) + np.diag(from_previous, -1) + np.diag(from_next, 1)
         mixed = light if mixing is None else light @ mixing.T
         compression = extra_physics.get("compression_per_ma", 0.0)
         reading = mixed * (1.0 - compression * mixed) + extra_physics.get("offset_ma", 0.0)
@@ -138,9 +141,3 @@ def _level_shares(current_ma: Real) -> tuple[Real, Real]:
     distance = (np.minimum(log_ma, GAIN_LEVELS[-1]) - GAIN_LEVELS) / spacing
     slopes = np.where((np.abs(distance) < 1.0) & (log_ma < GAIN_LEVELS[-1]), -np.sign(distance) / spacing, 0.0)
     return np.maximum(1.0 - np.abs(distance), 0.0), slopes
-
-
-def mixing_of(leak: Real) -> Real:
-    """Return the leakage matrix X, ``(monitors, monitors)``, from the fractions from previous, then next monitors."""
-    m = len(leak) // 2 + 1
-    return np.eye(m) + np.diag(leak[: m - 1], -1) + np.diag(leak[m - 1 :], 1)

@@ -7,6 +7,7 @@ is as in :class:`calibration.model.parameters.MeshParameters`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS, Calibratio
 Real = NDArray[np.float64]
 
 _PER_PUC = ("passive_phase_rad", "loss_db", "coupler_common_rad", "coupler_difference_rad")
+# Groups that the parameters hold as an array with the same name.
+_ARRAYS = (*_PER_PUC, "source_db", "heat_factor", "second_db", "source_detuning_hz")
 _NUMBERS = ("delay_s", "differential_slope_rad_per_hz", "coupler_slope_rad_per_hz")
 LAW_TERMS = ("rho2", "rho4", "rho6")
 
@@ -34,6 +37,8 @@ class ParameterSpace:
     (S), ``second_db`` (one per source with a second port; missing if there is none), ``monitor_db`` (M), ``crosstalk``
     (3), ``heat_factor`` (2E), ``source_detuning_hz`` (S), ``delay_s``, ``differential_slope_rad_per_hz`` and
     ``coupler_slope_rad_per_hz`` (1 each); then the included groups of :mod:`calibration.model.physics`.
+
+    All methods that take names of groups raise ``ConfigError`` if a group does not exist.
 
     Args:
         sources: Ports where light enters, in the order of ``MeshParameters.source_db``.
@@ -91,13 +96,12 @@ class ParameterSpace:
     def pack(self, parameters: MeshParameters) -> Real:
         """Return mesh parameters as a vector, shape ``(size,)``. Unobservable parts of the joint phases are lost."""
         vector = np.empty(self.size)
-        for name in (*_PER_PUC, "heat_factor", "second_db", "source_detuning_hz", *_NUMBERS):
+        for name in (*_ARRAYS, *_NUMBERS):
             vector[self.group(name)] = getattr(parameters, name)
         for term, name in enumerate(LAW_TERMS):
             vector[self.groups[name]] = parameters.heater_law[:, term]
         # Only observable directions are parameters, so no prior is needed for the gauge.
         vector[self.groups["loops"]] = self.directions.T @ parameters.joint_phase_rad
-        vector[self.groups["source_db"]] = parameters.source_db
         # Decibels, like losses and sources: readings then depend on sums only, and the gauges are linear.
         vector[self.groups["monitor_db"]] = 10.0 * np.log10(parameters.monitor_ma_per_mw)
         vector[self.groups["crosstalk"]] = parameters.crosstalk_rad_per_mw
@@ -114,20 +118,14 @@ class ParameterSpace:
         def part(name: str) -> Real:
             return vector[self.group(name)].copy()
 
+        same: dict[str, Any] = {name: part(name) for name in _ARRAYS}
+        same |= {name: float(part(name)[0]) for name in _NUMBERS}
         return MeshParameters(
-            passive_phase_rad=part("passive_phase_rad"),
+            **same,
             heater_law=np.stack([part(name) for name in LAW_TERMS], axis=1),
-            loss_db=part("loss_db"),
-            coupler_common_rad=part("coupler_common_rad"),
-            coupler_difference_rad=part("coupler_difference_rad"),
             joint_phase_rad=self.directions @ part("loops"),
-            source_db=part("source_db"),
             monitor_ma_per_mw=10.0 ** (part("monitor_db") / 10.0),
             crosstalk_rad_per_mw=part("crosstalk"),
-            heat_factor=part("heat_factor"),
-            second_db=part("second_db"),
-            source_detuning_hz=part("source_detuning_hz"),
-            **{name: float(part(name)[0]) for name in _NUMBERS},
             extra_physics=self._extra_physics(vector),
         )
 
@@ -141,22 +139,14 @@ class ParameterSpace:
         return fixed_values
 
     def vector(self, values: dict[str, float], otherwise: float = 0.0) -> Real:
-        """Return a vector with a given value for each listed group, and ``otherwise`` for the others.
-
-        Raises:
-            ConfigError: A group does not exist.
-        """
+        """Return a vector with a given value for each listed group, and ``otherwise`` for the others."""
         result = np.full(self.size, otherwise)
         for name, value in values.items():
             result[self.group(name)] = value
         return result
 
     def mask(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """Return which elements of the parameter vector belong to the given groups, shape ``(size,)``.
-
-        Raises:
-            ConfigError: A group does not exist.
-        """
+        """Return which elements of the parameter vector belong to the given groups, shape ``(size,)``."""
         chosen = np.zeros(self.size, dtype=np.bool_)
         for name in names:
             chosen[self.group(name)] = True
@@ -167,9 +157,6 @@ class ParameterSpace:
 
         Excluded are parts of the mesh whose light reaches no monitor, coupler angles of cells without couplers, and
         laws of arms without a heater.
-
-        Raises:
-            ConfigError: A group does not exist.
         """
         chosen, mesh = self.mask(names), self.mesh
         exists: dict[str, NDArray[np.bool_]] = {
@@ -185,11 +172,7 @@ class ParameterSpace:
         return chosen
 
     def group(self, name: str) -> slice:
-        """Return the slice of a parameter group in the vector; empty for ``second_db`` without second ports.
-
-        Raises:
-            ConfigError: The group does not exist.
-        """
+        """Return the slice of a parameter group in the vector; empty for ``second_db`` without second ports."""
         if name == "second_db" and not self.seconds:
             return slice(0, 0)
         if name not in self.groups:
@@ -224,12 +207,9 @@ class ParameterSpace:
 
 def space_from_record(record: CalibrationRecord) -> ParameterSpace:
     """Return the layout of the parameters of a calibration record."""
-    sources = tuple(entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None)
-    seconds = {
-        entry.lit_with: entry.port
-        for entry in record.ports
-        if entry.source_dbm is not None and entry.lit_with is not None
-    }
+    entries = [entry for entry in record.ports if entry.source_dbm is not None]
+    sources = tuple(entry.port for entry in entries if entry.lit_with is None)
+    seconds = {entry.lit_with: entry.port for entry in entries if entry.lit_with is not None}
     return ParameterSpace(record.mesh, sources, record.monitor_ports, seconds, physics_of(record))
 
 
