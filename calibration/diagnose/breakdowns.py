@@ -184,13 +184,10 @@ class _SettingCosts:
         return best
 
     def _without(self, heater: int, settings: NDArray[np.int64], turn_rad: float) -> Real:
-        part = self._likelihood.observations[settings]
-        currents = part.currents_ma.copy()
-        currents[:, heater] = 0.0
+        part = without_dead_heater(self._likelihood.observations[settings], Breakdown(heater, 0))
         passive = self._parameters.passive_phase_rad.copy()
         passive[heater // 2] += turn_rad
-        changed = replace(self._parameters, passive_phase_rad=passive)
-        reading_ma = self._model.predict(changed, replace(part, currents_ma=currents))
+        reading_ma = self._model.predict(replace(self._parameters, passive_phase_rad=passive), part)
         return self.costs(self._likelihood, reading_ma, settings)
 
     def costs(self, likelihood: Likelihood, reading_ma: Real, settings: NDArray[np.int64] | slice = _ALL) -> Real:
@@ -198,8 +195,7 @@ class _SettingCosts:
         deviation_sigma = (likelihood.target_ma[settings] - reading_ma) / self._sigma_ma[settings]
         residual = np.where(likelihood.used[settings], deviation_sigma, 0.0)
         residual = np.where(likelihood.observations.saturated[settings], np.maximum(residual, 0.0), residual)
-        cost: Real = 0.5 * (weight(residual) * residual**2).sum(axis=1)
-        return cost
+        return np.asarray(0.5 * (weight(residual) * residual**2).sum(axis=1))
 
 
 def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> float:

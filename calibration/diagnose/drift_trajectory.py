@@ -172,12 +172,8 @@ class DriftTrajectories:
         defects = []
         kelvin = self.temperature_rad / RAD_PER_K
         if np.ptp(kelvin) > _NAMED_K:
-            defects.append(
-                Defect(
-                    "temperature drift", "chip", 0,
-                    _TEMPERATURE.format(drift=kelvin[-1] - kelvin[0], range=np.ptp(kelvin)),
-                )
-            )  # fmt: skip
+            text = _TEMPERATURE.format(drift=kelvin[-1] - kelvin[0], range=np.ptp(kelvin))
+            defects.append(Defect("temperature drift", "chip", 0, text))
         for source, (hop_s, size_rad) in self.hops.items():
             shift_ghz = size_rad / (2e9 * np.pi * delay_s)
             text = _HOP.format(source=source, shift=shift_ghz, at=hop_s)
@@ -229,9 +225,8 @@ def measure_drift(
         pull = (across @ (root * residual)[..., None])[..., 0] - offsets / np.square(_SPREAD)
         # Gauss-Newton for two numbers per setting, all settings at once. The step limit keeps each setting on its
         # branch.
-        offsets = offsets + np.clip(
-            (inverse @ pull[..., None])[..., 0], -np.array(_LARGEST_STEP), np.array(_LARGEST_STEP)
-        )
+        step = (inverse @ pull[..., None])[..., 0]
+        offsets = offsets + np.clip(step, np.negative(_LARGEST_STEP), _LARGEST_STEP)
     square_ma2 = (observations.currents_ma**2).sum(axis=1)
     # Settings with a misfit get a larger error.
     misfit = np.sqrt(np.maximum((root * residual**2).sum(axis=1) / np.maximum(is_valid.sum(axis=1) - 2, 1), 1.0))
@@ -249,9 +244,8 @@ def excess_db(
     All settings must have light. Port powers below 0.1 µW are ignored.
     """
     phase_rad, power_db = _smoothed_by_source(drift)
-    moved = replace(
-        observations, detuning_hz=observations.detunings_hz + phase_rad / (2.0 * np.pi * parameters.delay_s)
-    )
+    detuning_hz = observations.detunings_hz + phase_rad / (2.0 * np.pi * parameters.delay_s)
+    moved = replace(observations, detuning_hz=detuning_hz)
     predicted = model.predict(parameters, moved) * 10.0 ** (power_db[:, None] / 10.0)
     # At least ten noise floors: below, the converter dominates the reading.
     min_reading_ma = np.maximum(_MIN_MW * parameters.monitor_ma_per_mw, _CLEAR * noise.floor_ma)
@@ -297,18 +291,16 @@ def fit_drift_trajectories(drift: Drift) -> DriftTrajectories:
     for source in np.unique(drift.source).tolist():
         own_drift = drift[(drift.source == source) & drift.measures_power]
         if len(own_drift.time_s):
-            trajectory = _smooth(own_drift.power_db, own_drift.time_s)
-            power_at_s[source], power_db[source] = (
-                own_drift.time_s,
-                _without_small_drift(trajectory - trajectory[-1], _FOLLOWED_DB),
-            )
+            power_at_s[source] = own_drift.time_s
+            power_db[source] = _relative_to_end(_smooth(own_drift.power_db, own_drift.time_s), _FOLLOWED_DB)
     sigma_rad = float(np.median(drift.phase_sigma_rad[drift.measures_phase])) if drift.measures_phase.any() else 0.0
-    temperature = _without_small_drift(temperature - temperature[-1], max(_FOLLOWED_RAD, _FOLLOWED_SIGMA * sigma_rad))
+    temperature = _relative_to_end(temperature, max(_FOLLOWED_RAD, _FOLLOWED_SIGMA * sigma_rad))
     return DriftTrajectories(at_s, temperature, hops, power_at_s, power_db)
 
 
-def _without_small_drift(trajectory: Real, min_range: float) -> Real:
-    return trajectory if np.ptp(trajectory) > min_range else np.zeros(len(trajectory))
+def _relative_to_end(trajectory: Real, min_range: float) -> Real:
+    """Return a trajectory minus its last value, or zeros if its range is small."""
+    return trajectory - trajectory[-1] if np.ptp(trajectory) > min_range else np.zeros(len(trajectory))
 
 
 def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
@@ -333,8 +325,7 @@ def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
 
 
 def _spread(values: Real) -> float:
-    spread: float = np.abs(values - np.median(values)).sum()
-    return spread
+    return float(np.abs(values - np.median(values)).sum())
 
 
 def _temperature(drift: Drift) -> Real:
@@ -359,9 +350,8 @@ def _temperature(drift: Drift) -> Real:
     solution = np.zeros(design.shape[1])
     for _ in range(_ROUNDS):
         rows = np.concatenate([design * (root / sigma)[:, None], weights])
-        solution = np.linalg.lstsq(
-            rows, np.concatenate([drift.phase_rad * root / sigma, np.zeros(len(weights))]), rcond=None
-        )[0]
+        right = np.concatenate([drift.phase_rad * root / sigma, np.zeros(len(weights))])
+        solution = np.linalg.lstsq(rows, right, rcond=None)[0]
         root = np.sqrt(weight((drift.phase_rad - design @ solution) / sigma))
     residual = drift.phase_rad - design @ solution
     return trajectory @ solution[:knots] + _smooth(np.where(drift.measures_phase, residual, 0.0), drift.time_s)

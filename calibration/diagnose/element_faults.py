@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -253,22 +253,12 @@ def heater_breakdown_defect(heater: int, channels: Sequence[int], first: int, se
 
 def miswiring_defects(wiring: Miswiring, channels: Sequence[int]) -> tuple[Defect, ...]:
     """Return the defects of a wrong wiring: one for each exchanged channel, or one for a shared channel."""
-    pairs = {
-        EXCHANGED: [(wiring.first, wiring.second), (wiring.second, wiring.first)],
-        SHARED: [(wiring.first, wiring.second)],
-    }
-    return tuple(
-        _defect(
-            wiring.kind,
-            "heater",
-            heater,
-            channel=channels[heater],
-            other=channels[other],
-            name=heater_name(heater, channels),
-            other_name=heater_name(other, channels),
-        )
-        for heater, other in pairs[wiring.kind]
-    )
+    exchanged, defects = [(wiring.first, wiring.second), (wiring.second, wiring.first)], []
+    for heater, other in exchanged[:1] if wiring.kind == SHARED else exchanged:
+        name, other_name = heater_name(heater, channels), heater_name(other, channels)
+        facts: dict[str, Any] = {"channel": channels[heater], "other": channels[other]}
+        defects.append(_defect(wiring.kind, "heater", heater, name=name, other_name=other_name, **facts))
+    return tuple(defects)
 
 
 def saturation_defects(observations: Observations) -> tuple[Defect, ...]:
@@ -350,28 +340,18 @@ def _off_balance(puc: int, smallest: float, largest: float) -> Defect:
 def _weak_heaters(
     puc: int, laws: Real, alpha: float, interval: tuple[float, float], channels: Sequence[int], max_ma: float
 ) -> list[Defect]:
-    square = np.linspace(0.0, max_ma**2, 200)
+    square, (smallest, largest) = np.linspace(0.0, max_ma**2, 200), interval
+    phases = [square * (law[0] + square * (law[1] + square * law[2])) for law in laws]
+    reachable_rad = [float(phase.max()) for phase in phases]
     defects = []
-    for arm, law in enumerate(laws):
-        phase = square * (law[0] + square * (law[1] + square * law[2]))
-        reachable_rad = float(phase.max())
-        if not law.any() or reachable_rad >= _FRINGE_RAD:
+    for arm, turned in enumerate((alpha + phases[0], alpha - phases[1])):
+        if not laws[arm].any() or reachable_rad[arm] >= _FRINGE_RAD:
             continue
-        smallest, largest = interval
-        turned = alpha + (phase if arm == 0 else -phase)
         couplings = smallest + (largest - smallest) * np.cos(turned / 2.0) ** 2
-        other = laws[1 - arm]
-        covered = float((square * (other[0] + square * (other[1] + square * other[2]))).max()) >= _FRINGE_RAD
-        defect = _defect(
-            "weak heater",
-            "heater",
-            2 * puc + arm,
-            heater=heater_name(2 * puc + arm, channels),
-            reach=reachable_rad / np.pi,
-            max_ma=max_ma,
-            least=float(couplings.min()),
-            largest=float(couplings.max()),
-            rest="the other arm sets all couplings" if covered else "couplings outside are refused",
-        )
-        defects.append(defect)
+        facts: dict[str, Any] = {"reach": reachable_rad[arm] / np.pi, "max_ma": max_ma}
+        facts |= {"least": float(couplings.min()), "largest": float(couplings.max())}
+        is_covered = reachable_rad[1 - arm] >= _FRINGE_RAD
+        rest = "the other arm sets all couplings" if is_covered else "couplings outside are refused"
+        heater, name = 2 * puc + arm, heater_name(2 * puc + arm, channels)
+        defects.append(_defect("weak heater", "heater", heater, heater=name, rest=rest, **facts))
     return defects

@@ -15,7 +15,7 @@ from calibration.model.normal_equations import Single, drift_slopes_ma
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PHASE_GROUPS, Prior, modulo_a_turn
-from calibration.model.space import ParameterSpace
+from calibration.model.space import LAW_TERMS, ParameterSpace
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.topology import MeshTopology
 
@@ -30,18 +30,7 @@ _MEAN_HZ = 1e6
 _ROUNDING = 1e-12
 CHANGED = 18
 """Heaters changed from setting to setting; gives the most information per second on a mesh of 144 heaters."""
-DESIGN_GROUPS = (
-    "passive_phase_rad",
-    "rho2",
-    "rho4",
-    "rho6",
-    "loss_db",
-    "coupler_common_rad",
-    "loops",
-    "source_db",
-    "second_db",
-    "monitor_db",
-)
+DESIGN_GROUPS = (*PHASE_GROUPS, *LAW_TERMS, "loss_db", "coupler_common_rad", "source_db", "second_db", "monitor_db")
 """Parameter groups that the design considers."""
 
 
@@ -236,9 +225,8 @@ class Designer:
         accuracy = f"{sigmas[-1]:.2g} rad after {len(chosen)} settings and {used:.3g} s"
         reason = accuracy if reached else f"{accuracy}: the time limit does not allow {wanted_rad:.2g} rad"
         currents = np.stack(chosen) if chosen else np.zeros((0, len(currents_ma)))
-        return Design(
-            walk.with_light(currents, np.array(sources, np.int64)), used, np.array(sigmas[1:]), reached, reason
-        )
+        plan = walk.with_light(currents, np.array(sources, np.int64))
+        return Design(plan, used, np.array(sigmas[1:]), reached, reason)
 
     def _best_step(
         self, walk: IncrementalSettings, currents_ma: Real, source: int, rng: np.random.Generator, tries: int
@@ -255,19 +243,17 @@ class Designer:
     ) -> int:
         # No information to compare: take the sources in turn.
         if tries == 1 or len(walk.sources) == 1:
-            return walk.sources[
-                (walk.sources.index(active_source) + 1) % len(walk.sources) if active_source in walk.sources else 0
-            ]
+            following = walk.sources.index(active_source) + 1 if active_source in walk.sources else 0
+            return walk.sources[following % len(walk.sources)]
         # Half of the candidates suffice for the mean of a source; there are several sources.
         tries = max(tries // 2, 1)
         steps = np.stack([walk.step(currents_ma, rng) for _ in range(tries)])
         seconds = walk.settings_per_source * float(self._times.setting_s((steps != currents_ma).sum(axis=1)).mean())
         values = []
         for source in walk.sources:
-            gain = walk.settings_per_source * float(
-                self.gain_rad2(walk.with_light(steps, np.full(tries, source))).mean()
-            )
-            values.append(gain / (seconds + (self._times.input_change_s if source != active_source else 0.0)))
+            gains_rad2 = self.gain_rad2(walk.with_light(steps, np.full(tries, source)))
+            change_s = self._times.input_change_s if source != active_source else 0.0
+            values.append(walk.settings_per_source * float(gains_rad2.mean()) / (seconds + change_s))
         return walk.sources[int(np.argmax(values))]
 
     def _rows(self, observations: Observations) -> list[Single]:
@@ -284,14 +270,10 @@ class Designer:
     def _gains(self, rows: list[Single]) -> Real:
         root = self._root
         every = (np.concatenate(rows) @ root).reshape(len(rows), -1, root.shape[1])
-        gained = (every @ root[self._wanted].T).astype(np.float64)
-        light_by_parameter = every.astype(np.float64)
+        gained, every = (every @ root[self._wanted].T).astype(np.float64), every.astype(np.float64)
         # Woodbury formula: the gain of a setting needs a matrix of the size of its readings (28 x 28) only.
-        lower = np.linalg.cholesky(
-            np.eye(light_by_parameter.shape[1]) + light_by_parameter @ np.swapaxes(light_by_parameter, 1, 2)
-        )
-        gains: Real = (np.linalg.solve(lower, gained) ** 2).sum(axis=(1, 2))
-        return gains
+        lower = np.linalg.cholesky(np.eye(every.shape[1]) + every @ np.swapaxes(every, 1, 2))
+        return np.asarray((np.linalg.solve(lower, gained) ** 2).sum(axis=(1, 2)))
 
     def _add_information(self, rows: Single) -> None:
         """Update the covariance root R for one more setting with derivatives ``rows``: R·(1 + FᵀF)^-1/2, F = rows·R."""

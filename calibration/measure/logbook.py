@@ -190,6 +190,9 @@ class MeasurementEffort:
 class Logbook:
     """A probe (access to the mesh) that counts the effort and stores every answer.
 
+    All methods that request an answer raise ``CalibrationError`` if the stored answers belong to a run with another
+    plan, seed or mesh.
+
     Args:
         probe: Access to the mesh.
         times: Duration of the steps.
@@ -252,12 +255,7 @@ class Logbook:
         return self.probe.tunable_hz(port)
 
     def tune(self, port: int, frequency_hz: float) -> float:
-        """Tune a source and return the reported frequency.
-
-        Raises:
-            CalibrationError: As for :meth:`measure`.
-            LimitError: As for :meth:`calibration.measure.probe.Probe.tune`.
-        """
+        """Tune a source as :meth:`calibration.measure.probe.Probe.tune`; return the reported frequency."""
         self._launched_dbm.pop(port, None)
         # Stored answers do not tune the bench; the tuning is made up for before the first new request.
         self._to_tune[port] = frequency_hz
@@ -270,11 +268,7 @@ class Logbook:
         return float(self._answer("tuned", port, request, requested_hz=frequency_hz)[0, 0])
 
     def plug(self, fibre: Fibre, port: int, reason: str = "") -> None:
-        """Have a fibre that is moved by hand connected to a port.
-
-        Raises:
-            CalibrationError: As for :meth:`measure`, or no operator can be asked.
-        """
+        """Have a fibre that is moved by hand connected to a port, as :meth:`calibration.measure.probe.Probe.plug`."""
 
         def request() -> NDArray[np.float64]:
             self._is_active_port_known = self._is_setting_applied = False
@@ -297,27 +291,18 @@ class Logbook:
             self._fibres_reported = True
 
     def launched_dbm(self, port: int) -> float:
-        """Return the launch power of a source in dBm, in the fibre at the facet, as first reported.
-
-        Raises:
-            CalibrationError: As for :meth:`measure`.
-        """
+        """Return the launch power of a source in dBm, in the fibre at the facet, as first reported."""
         if port not in self._launched_dbm:
 
             def request() -> NDArray[np.float64]:
-                if not self._is_active_port_known or self._active_port != port:
-                    self._light(port)
+                self._light(port)
                 return np.array([[self.probe.launched_dbm(port)]])
 
             self._launched_dbm[port] = float(self._answer("launched", port, request)[0, 0])
         return self._launched_dbm[port]
 
     def fibre_dbm(self) -> dict[int, float]:
-        """Return the power in dBm that leaves each port with an external meter into its fibre.
-
-        Raises:
-            CalibrationError: As for :meth:`measure`.
-        """
+        """Return the power in dBm that leaves each port with an external meter into its fibre."""
 
         def request() -> NDArray[np.float64]:
             self._return_to_setting()
@@ -327,11 +312,7 @@ class Logbook:
         return {int(port): float(dbm) for port, dbm in self._answer("fibre", self._source(), request)}
 
     def heater_resistances_ohm(self) -> NDArray[np.float64]:
-        """Return the resistance of every heater at the present setting in ohms; NaN if unknown.
-
-        Raises:
-            CalibrationError: As for :meth:`measure`.
-        """
+        """Return the resistance of every heater at the present setting in ohms; NaN if unknown."""
 
         def request() -> NDArray[np.float64]:
             self._return_to_setting()
@@ -342,7 +323,7 @@ class Logbook:
 
     def _return_to_setting(self) -> None:
         if self._applied is not None and not self._is_setting_applied:
-            self._light_up()
+            self._light(self._selected_port)
             self.probe.measure(self._applied[1])
             self._is_setting_applied = True
 
@@ -372,22 +353,12 @@ class Logbook:
         """Set the heaters, let them settle and read all monitors; NaN if saturated.
 
         The stored currents are rounded to the steps of the controller.
-
-        Raises:
-            CalibrationError: The stored answers belong to a run with another plan, seed or mesh.
         """
         driven_ma = self.driven_ma(currents_ma)
-        answer: NDArray[np.float64] = self._measured_batch(
-            driven_ma[None], lambda: self.probe.measure(driven_ma)[None]
-        )[0]
-        return answer
+        return np.squeeze(self._measured_batch(driven_ma[None], lambda: self.probe.measure(driven_ma)[None]), axis=0)
 
     def measure_batch(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure a batch of settings, ``(settings, heaters)``, with the selected source.
-
-        Raises:
-            CalibrationError: As for :meth:`measure`.
-        """
+        """Measure a batch of settings, ``(settings, heaters)``, with the selected source."""
         driven_ma = self.driven_ma(currents_ma)
         return self._measured_batch(driven_ma, lambda: self.probe.measure_batch(driven_ma))
 
@@ -396,15 +367,14 @@ class Logbook:
     ) -> NDArray[np.float64]:
         def request() -> NDArray[np.float64]:
             """Measure, and return the readings scaled to the light power before an interruption."""
-            self._light_up()
+            self._light(self._selected_port)
             self._began_s = self.elapsed_s()
             self._is_setting_applied = False  # after a failure here the state of the heaters is unknown
             readings = measure()
             self._is_setting_applied = True
             # A resumed run aligns the polarization again, with another result. Readings scaled to the old power belong
             # to one run.
-            scaled: NDArray[np.float64] = readings * 10.0 ** (-0.1 * self.light_db.get(self._source(), 0.0))
-            return scaled
+            return np.asarray(readings * 10.0 ** (-0.1 * self.light_db.get(self._source(), 0.0)))
 
         answers = self._answer("settings", self._source(), request, currents_ma.copy())
         for setting in currents_ma:
@@ -434,11 +404,9 @@ class Logbook:
                 )
             entry = old
         else:
-            answer = request()
-            at_s = self.elapsed_s()
-            entry = replace(
-                entry, answer=answer, at_s=at_s, spent_s=at_s - self._began_s if kind == "settings" else None
-            )
+            answer, at_s = request(), self.elapsed_s()
+            spent_s = at_s - self._began_s if kind == "settings" else None
+            entry = replace(entry, answer=answer, at_s=at_s, spent_s=spent_s)
             self.keep(entry)
         self.entries.append(entry)
         return entry.answer
@@ -446,11 +414,9 @@ class Logbook:
     def _source(self) -> int:
         return DARK if self._selected_port is None else self._selected_port
 
-    def _light_up(self) -> None:
-        if not self._is_active_port_known or self._active_port != self._selected_port:
-            self._light(self._selected_port)
-
     def _light(self, port: int | None) -> None:
+        if self._is_active_port_known and self._active_port == port:
+            return
         self._is_active_port_known = False
         self._keep_fibres()
         for other in sorted(self._to_tune):

@@ -91,16 +91,12 @@ class Responses:
 
     def _settings_ma(self, squares_ma2: Real, heaters: NDArray[np.int64]) -> Real:
         half_ma2 = np.pi / float(np.mean(self._heaters.rho2_range))
-        settings = []
-        for square in squares_ma2:
-            settings.append(square)
-            for heater in heaters.tolist():
-                moved = square.copy()
-                up = square[heater] + half_ma2 <= self._max_ma[heater] ** 2
-                moved[heater] = square[heater] + half_ma2 if up else max(square[heater] - half_ma2, 0.0)
-                settings.append(moved)
-        currents_ma: Real = np.sqrt(np.array(settings))
-        return currents_ma
+        up_ma2 = squares_ma2 + half_ma2
+        moved_ma2 = np.where(up_ma2 <= self._max_ma**2, up_ma2, np.maximum(squares_ma2 - half_ma2, 0.0))
+        # Each background is followed by a setting for every heater, with this heater moved.
+        settings_ma2 = np.repeat(squares_ma2[:, None], 1 + len(heaters), axis=1)
+        settings_ma2[:, 1 + np.arange(len(heaters)), heaters] = moved_ma2[:, heaters]
+        return np.sqrt(settings_ma2.reshape(-1, len(self._max_ma)))
 
     def _predicted(self, currents_ma: Real, count: int, rng: np.random.Generator) -> Real:
         mesh, heaters = self._mesh, self._heaters
@@ -138,21 +134,15 @@ class Responses:
 
     def shares(self, visits: Sequence[Visit], monitors_by_hand: Sequence[int]) -> Real:
         """Return the fraction of the random settings for each visit (position of the fibres): by heaters seen there."""
-        counts = [
-            self.visible(
-                visit.source, [self.monitors[column] for column in self.columns(visit, monitors_by_hand)]
-            ).sum()
-            for visit in visits
-        ]
-        shares: Real = (np.array(counts) + 1.0) / (sum(counts) + len(counts))
-        return shares
+        ports = [[self.monitors[column] for column in self.columns(visit, monitors_by_hand)] for visit in visits]
+        counts = np.array([self.visible(visit.source, own).sum() for visit, own in zip(visits, ports, strict=True)])
+        return np.asarray((counts + 1.0) / (counts.sum() + len(counts)))
 
     def visible(self, source: int, monitors: Sequence[int]) -> NDArray[np.bool_]:
         """Return which heaters change the light of a source at one of the given monitors, shape ``(2E,)``."""
         columns = [self.monitors.index(port) for port in monitors]
         strongest = self.strength[:, self.sources.index(source)][:, columns].max(axis=1, initial=0.0)
-        is_visible: NDArray[np.bool_] = strongest > VISIBLE
-        return is_visible
+        return np.asarray(strongest > VISIBLE)
 
     def find_likely_port(
         self, readings_ma: Real, visit: Visit, candidates: Sequence[tuple[Fibre, int]], floor_ma: float
@@ -181,17 +171,15 @@ class Responses:
             for fibre, port in candidates
         }
         best = min(scores, key=scores.__getitem__, default=None)
-        if best is None or score(visit.source, visit.meter) - scores[best] < _DECISIVE:
-            return None
-        return best
+        is_decisive = best is not None and score(visit.source, visit.meter) - scores[best] >= _DECISIVE
+        return best if is_decisive else None
 
 
 def responses(readings_ma: Real, count: int) -> Real:
     """Return the relative change of readings of shape ``(n, ...)`` by each of ``count`` heaters."""
     blocks = readings_ma.reshape(_BACKGROUNDS, 1 + count, *readings_ma.shape[1:])
     mean = np.maximum(blocks.mean(axis=(0, 1)), 1e-30)
-    change: Real = np.sqrt(np.mean((blocks[:, 1:] - blocks[:, :1]) ** 2, axis=0)) / mean
-    return change
+    return np.asarray(np.sqrt(np.mean((blocks[:, 1:] - blocks[:, :1]) ** 2, axis=0)) / mean)
 
 
 def is_same_pattern(one_ma: Real, other_ma: Real) -> bool:
@@ -222,15 +210,11 @@ def plan_visits(responses: Responses, sources_by_hand: Sequence[int], monitors_b
     }
     if not monitors_by_hand:
         first = max(sources, key=lambda source: (visible[source, fixed[0]].sum(), -source))
-        return _with_moves(
-            [(source, None) for source in _starting_with(first, sources)], sources_by_hand, monitors_by_hand
-        )
+        return _with_moves([(source, None) for source in _starting_with(first, sources)], sources_by_hand, ())
     if not sources_by_hand:
-        source_orders = [sources[:: (-1) ** number] for number in range(len(monitors_by_hand))]
-        order = [
-            (source, meter) for meter, some in zip(monitors_by_hand, source_orders, strict=True) for source in some
-        ]
-        return _with_moves(order, sources_by_hand, monitors_by_hand)
+        turns = enumerate(monitors_by_hand)
+        order = [(source, meter) for number, meter in turns for source in sources[:: (-1) ** number]]
+        return _with_moves(order, (), monitors_by_hand)
 
     def visible_counts(corner: tuple[int, int]) -> tuple[int, int]:
         row = [visible[corner[0], meter] for meter in monitors_by_hand]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,24 +22,6 @@ from lumion_hw.mesh.waves.shared_return import RETURN_GROUP_SIZES
 
 Real = NDArray[np.float64]
 
-Per = Literal[
-    "time constant",
-    "time constant of crosstalk",
-    "size of a group",
-    "chip",
-    "direction",
-    "heater",
-    "puc",
-    "monitor",
-    "neighbours",
-    "source and monitor",
-    "port",
-    "joint",
-    "level",
-    "point of a law",
-    "pair",
-]
-
 
 @dataclass(frozen=True)
 class PhysicsRow:
@@ -48,7 +30,7 @@ class PhysicsRow:
     Attributes:
         name: Name of the effect and its parameter group, with the unit.
         description: What the effect is, for records and certificates.
-        per: Type of element; there is one parameter per element.
+        per: Type of element, as listed in :func:`size_of`; there is one parameter per element.
         usual: Typical prior width.
         largest: Largest prior width of any known chip.
         source: Reference for ``usual`` and ``largest``.
@@ -59,7 +41,7 @@ class PhysicsRow:
 
     name: str
     description: str
-    per: Per
+    per: str
     usual: float
     largest: float
     source: str
@@ -261,7 +243,7 @@ class Physics:
 def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int) -> int:
     """Return the number of parameters of an effect; for pair crosstalk, the number of all pairs."""
     waveguides = 2 * mesh.n_pucs + len(mesh.joints)
-    sizes: dict[Per, int] = {
+    sizes: dict[str, int] = {
         "time constant": OWN_TAUS,
         "time constant of crosstalk": len(SLOW_TAUS_S),
         "size of a group": 2 * len(RETURN_GROUP_SIZES),
