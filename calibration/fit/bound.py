@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -161,8 +161,7 @@ def plan_bound(
     mask = free if isinstance(free, np.ndarray) else model.space.free(free)
     # Predicted readings are used, so that a plan has a bound before it is measured. Saturated readings are ignored.
     predicted_ma = np.where(np.isfinite(plan.reading_ma) & ~plan.saturated, model.predict(parameters, plan), np.nan)
-    not_saturated = np.zeros(predicted_ma.shape, dtype=np.bool_)
-    expected = Observations(plan.currents_ma, plan.source, plan.monitors, predicted_ma, not_saturated, plan.detuning_hz)
+    expected = replace(plan, reading_ma=predicted_ma, saturated=np.zeros_like(plan.saturated), late=None)
     likelihood = Likelihood(expected, noise, drift=drift or SettingDrift())
     equations = normal_equations(model.with_double_precision(), parameters, likelihood, mask)
     inner = np.zeros_like(equations.information) if prior is None else prior.information(mask)

@@ -25,9 +25,8 @@ def exchange_monitors(observations: Observations, first: int, second: int) -> Ob
     """Return the observations with the readings of two monitors (indices) exchanged."""
     order = np.arange(len(observations.monitors))
     order[[first, second]] = second, first
-    return replace(
-        observations, reading_ma=observations.reading_ma[:, order], saturated=observations.saturated[:, order]
-    )
+    reading_ma, saturated = observations.reading_ma[:, order], observations.saturated[:, order]
+    return replace(observations, reading_ma=reading_ma, saturated=saturated)
 
 
 def exchange_candidates(

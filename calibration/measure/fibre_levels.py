@@ -76,13 +76,10 @@ def losses_from_levels_db(
         return {}
     ports = tuple(sorted(levels_by_port))
     # The same mesh with a responsivity of one at all ports predicts the power that leaves into each fibre.
-    shape = (len(observations), len(ports))
-    unread = replace(
-        observations, monitors=ports, reading_ma=np.zeros(shape), saturated=np.zeros(shape, dtype=np.bool_)
-    )
-    single_source = replace(
-        parameters, monitor_ma_per_mw=np.ones(len(ports)), extra_physics=mesh_physics(parameters.extra_physics)
-    )
+    no_readings = np.zeros((len(observations), len(ports)))
+    unread = replace(observations, monitors=ports, reading_ma=no_readings, saturated=no_readings > 0.0)
+    in_mesh = mesh_physics(parameters.extra_physics)
+    single_source = replace(parameters, monitor_ma_per_mw=np.ones(len(ports)), extra_physics=in_mesh)
     leaving_mw = model.with_monitors(ports).predict(single_source, unread)
     leaving_dbm = 10.0 * np.log10(np.maximum(leaving_mw, 1e-30))
     losses: dict[int, tuple[float, float]] = {}

@@ -86,7 +86,7 @@ def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.b
     logbook.light_only_port(None)
     dark = np.array([logbook.measure(np.zeros(heaters)) for _ in range(_READINGS)])
     floor_ma = float(np.hypot(dark_noise_ma(dark), probe.monitor_step_ma / np.sqrt(12.0)))
-    level_ma = dark_level_ma(dark, floor_ma)
+    level_ma, min_reading_ma = dark_level_ma(dark, floor_ma), _LIVE_SIGMA * floor_ma
     strongest = np.zeros((len(ports), len(probe.monitors)))
     # In a mesh without reflections no source reaches the monitors of its own side; darkness there is not a fault.
     is_reachable = np.array([any(probe.mesh.reaches(source, port) for source in ports) for port in probe.monitors])
@@ -101,31 +101,25 @@ def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.b
     relative: list[float] = []
     readings: list[list[NDArray[np.float64]]] = [[] for _ in ports]
     backgrounds = max(_MIN_BACKGROUNDS, -(-_MIN_REPEATED_READINGS // max(len(ports), 1)))
+    usable = 1.0 if driven is None else driven
     # Uniform in I², which is uniform in phase.
-    squares = rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, (backgrounds, heaters))
+    squares = rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, (backgrounds, heaters)) * usable
     # The first background is the reference setting.
     squares[0] = 0.0
-    if driven is not None:
-        squares *= driven
     for background, currents in enumerate(np.sqrt(squares)):
         read_monitors(currents)
         if background < _MIN_BACKGROUNDS:
-            if (
-                ports and strongest[-1].max(initial=0.0) <= _LIVE_SIGMA * floor_ma
-            ):  # readings without light have no relative scatter
+            # Readings without light have no relative scatter.
+            if ports and strongest[-1].max(initial=0.0) <= min_reading_ma:
                 logbook.light_only_port(ports[int(np.argmax(strongest.max(axis=1, initial=0.0)))])
                 logbook.measure(currents)
             relative += scatter(np.array([logbook.measure(currents) for _ in range(_READINGS)]), floor_ma)
-    min_reading_ma = _LIVE_SIGMA * floor_ma
     # Extra check: of 50 chips one had a good monitor that interference made dark in three settings.
     for _ in range(_FURTHER_BACKGROUNDS):
-        if (
-            min(strongest[:, is_reachable].max(axis=axis, initial=0.0).min(initial=np.inf) for axis in (0, 1))
-            > min_reading_ma
-        ):
+        reachable_ma = strongest[:, is_reachable]
+        if min(reachable_ma.max(axis=axis, initial=0.0).min(initial=np.inf) for axis in (0, 1)) > min_reading_ma:
             break
-        further = rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, heaters)
-        read_monitors(np.sqrt(further if driven is None else further * driven))
+        read_monitors(np.sqrt(rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, heaters) * usable))
     _check_switch_changes_light(ports, np.array(readings), floor_ma)
     noise = NoiseModel(max(float(np.sqrt(np.mean(np.square(relative or [0.0])))), _MIN_RELATIVE), floor_ma)
     return _select_readings(probe, strongest, is_reachable, noise, level_ma)
@@ -173,14 +167,9 @@ def _select_readings(
         CalibrationError: No source or no monitor works.
     """
     ports, floor_ma = sorted(probe.sources), noise.floor_ma
-    min_reading_ma = _LIVE_SIGMA * floor_ma
-    sources = tuple(
-        port for port, max_ma in zip(ports, strongest.max(axis=1, initial=0.0), strict=True) if max_ma > min_reading_ma
-    )
-    monitors = tuple(
-        port
-        for port, max_ma in zip(probe.monitors, strongest.max(axis=0, initial=0.0), strict=True)
-        if max_ma > min_reading_ma
+    sources, monitors = (
+        tuple(compress(elements, strongest.max(axis=axis, initial=0.0) > _LIVE_SIGMA * floor_ma))
+        for elements, axis in ((ports, 1), (probe.monitors, 0))
     )
     if not sources or not monitors:
         raise CalibrationError(
@@ -320,15 +309,12 @@ def reference_changes(
     """
     changes = []
     for (source, _), (first, *later) in sorted(reference_readings(entries).items()):
-        reference = np.delete(first, ignored_columns)
-        source_changes = [
-            reference_change(source, reference, np.delete(reading, ignored_columns), noise) for reading in later
-        ]
+        before, *readings = (np.delete(reading, ignored_columns) for reading in (first, *later))
+        source_changes = [reference_change(source, before, reading, noise) for reading in readings]
         if source_changes and source in sources:
             power = max(source_changes, key=lambda change: abs(change.power_db))
-            changes.append(
-                ReferenceChange(source, power.power_db, max(change.shape_sigma for change in source_changes))
-            )
+            shape_sigma = max(change.shape_sigma for change in source_changes)
+            changes.append(replace(power, shape_sigma=shape_sigma))
     return changes
 
 

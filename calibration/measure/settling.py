@@ -143,10 +143,9 @@ def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float |
     while wait_s <= _LONGEST_S:
         after = mesh.repeat_read((_LONGER - 1.0) * wait_s)
         shifted_currents_ma = apart_ma(before, steady_ma.mean(axis=0))
+        settled_ma = max(noise_ma, _MAX_REMAINING_CHANGE * shifted_currents_ma)
         # Constant light has either settled or not yet moved; in the second case it equals the light before the step.
-        if shifted_currents_ma > noise_ma and apart_ma(before, after) <= max(
-            noise_ma, _MAX_REMAINING_CHANGE * shifted_currents_ma
-        ):
+        if shifted_currents_ma > noise_ma and apart_ma(before, after) <= settled_ma:
             return wait_s
         wait_s, before = _LONGER * wait_s, after
     mesh.read(off_ma, 0.0)
@@ -162,10 +161,8 @@ def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> tuple[float | None
     """Return the time constant, and whether the heaters have different ones."""
     complete_ma = readings_ma[:, np.isfinite(readings_ma).all(axis=0)]
     level = np.abs(complete_ma).mean(axis=0)
-    scaled = complete_ma / np.hypot(
-        level, 0.01 * level.max(initial=1e-30)
-    )  # noise is relative, except on dark monitors
-
+    # Noise is relative, except on dark monitors.
+    scaled = complete_ma / np.hypot(level, 0.01 * level.max(initial=1e-30))
     # The last wait stands for "settled", so the time constant cannot exceed the wait before it.
     longest_s = waits_s[-2]
     grid = np.log(np.geomspace(longest_s / 128.0, longest_s, 64))
