@@ -152,10 +152,9 @@ class BenchProbe:
             return
         self._note_request(request)
         if self._on_plug is None:
-            begin = f"{reason} " if reason else ""
             description = request.description()
             raise CalibrationError(
-                f"{begin}{description[0].upper()}{description[1:]}, then continue",
+                f"{reason} {description[0].upper()}{description[1:]}, then continue".lstrip(),
                 hint="Continue with --resume, or run on a terminal, where the program waits for each move.",
             )
         self._on_plug(request)
@@ -206,14 +205,13 @@ class BenchProbe:
         # move the reference.
         fixed = [source.frequency_hz() for port, source in live_sources.items() if port not in tunable]
         stated = fixed or [source.frequency_hz() for source in live_sources.values()]
+        nominal_nm = round(wavelength_m_from_frequency_hz(float(np.median(stated))) * 1e9, 9) if stated else 1550.0
         return DeviceUnderTest(
             serial=info.serial,
             model=info.model,
             firmware=info.firmware,
             heater_channels=mesh.heater_channels,
-            wavelength_nm=round(wavelength_m_from_frequency_hz(float(np.median(stated))) * 1e9, 9)
-            if stated
-            else 1550.0,
+            wavelength_nm=nominal_nm,
             heater_ohm=mesh.heater_ohm,
             p_pi_mw=(typical.p_pi_min_mw, typical.p_pi_max_mw),
             monitor_ma_per_mw=mesh.responsivity_a_per_w,
@@ -234,14 +232,7 @@ class BenchProbe:
         return self._sources[port].tunable_hz()
 
     def tune(self, port: int, frequency_hz: float) -> float:
-        """Tune the source at a port to the nearest possible frequency; return the reported frequency.
-
-        A source that is on stays on.
-
-        Raises:
-            LimitError: The frequency is out of range; nothing was changed.
-            ConfigError: The source is not tunable.
-        """
+        """Tune the source at a port as :meth:`calibration.measure.probe.Probe.tune`; a source that is on stays on."""
         # After a failure here the state of the light is unknown; the next call then switches all sources.
         active_port, self._active_port = self._active_port, None
         self._launched_dbm.pop(port, None)
@@ -254,9 +245,7 @@ class BenchProbe:
 
     def reported_frequencies_hz(self) -> dict[int, float]:
         """Return the reported frequency of every tunable source, by port."""
-        return {
-            port: source.frequency_hz() for port, source in self._sources.items() if source.tunable_hz() is not None
-        }
+        return {port: source.frequency_hz() for port, source in self._sources.items() if source.tunable_hz()}
 
     def _set_meter_wavelengths(self, wavelength_nm: float) -> None:
         if wavelength_nm != self._meters_nm:
@@ -305,12 +294,8 @@ class BenchProbe:
             n_finished += 1
             on_step(n_finished, len(self._inputs))
         for port, alignment in together.items():
-            self._bench.events.add(
-                "aligned",
-                controller=self._inputs[port].polarization,
-                reads=alignment.reads,
-                swing_db=round(alignment.swing_db, 2),
-            )
+            controller, swing_db = self._inputs[port].polarization, round(alignment.swing_db, 2)
+            self._bench.events.add("aligned", controller=controller, reads=alignment.reads, swing_db=swing_db)
         if self._active_port not in self.sources and self.sources:
             self.light_only_port(self.sources[-1])
         self.measure_heater_time_constant()
@@ -458,8 +443,7 @@ class BenchProbe:
     def heater_resistances_ohm(self) -> NDArray[np.float64]:
         """Return the resistance of every heater at the present setting in Ω; NaN if unknown."""
         readings = [self._bench.mesh.heater_resistances_ohm() for _ in range(_RESISTANCE_READINGS)]
-        mean: NDArray[np.float64] = np.mean(readings, axis=0)
-        return mean
+        return np.asarray(np.mean(readings, axis=0))
 
     def elapsed_s(self) -> float:
         """Return the time since this probe was created, by the clock of the bench."""
@@ -487,8 +471,7 @@ class _TimedMeshReader:
 
     def read(self, currents_ma: NDArray[np.float64], wait_s: float) -> NDArray[np.float64]:
         """Set heater currents in mA, wait, and return the monitor currents in mA."""
-        readings: NDArray[np.float64] = self.mesh.sweep(currents_ma[None], wait_s)[0]
-        return readings
+        return np.squeeze(self.mesh.sweep(currents_ma[None], wait_s), axis=0)
 
     def repeat_read(self, wait_s: float) -> NDArray[np.float64]:
         """Wait at the present heater currents, and return the monitor currents in mA."""

@@ -14,6 +14,7 @@ The law is φ = ρ2·I²·(1 + κ·I² + κ²·I⁴), the series for a resistanc
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -128,7 +129,8 @@ def fit_heater(
     modulation = max(t.modulation for t in traces)
     if modulation < MODULATION_SIGMA:
         return HeaterFit(None, np.inf, modulation, modulation)
-    forms = _forms(terms)
+    choices = itertools.product((_AS_PUBLISHED, _WIDE_BENDING_PRIOR), terms.orders, (False, True))
+    forms = [_NumeratorForm(orders, drift, bending) for bending, orders, drift in choices]
     (fit, per_freedom), *others = _fit_forms(forms, traces, rho2_range, terms)
     # The simplest form comes first; more terms must improve the fit enough, because with eight levels each term uses an
     # eighth of the data.
@@ -137,12 +139,8 @@ def fit_heater(
             fit, per_freedom = other_fit, other_per_freedom
     best = fit[0]
     rho2, bending = best.point[:2]
-    law = HeaterLaw(
-        float(rho2 * per_ma2),
-        float(rho2 * bending * per_ma2**2),
-        heater_max_ma,
-        float(rho2 * bending**2 * per_ma2**3),
-    )
+    rho2_ma2, rho4_ma4, rho6_ma6 = (float(rho2 * bending**n * per_ma2 ** (n + 1)) for n in range(3))
+    law = HeaterLaw(rho2_ma2, rho4_ma4, heater_max_ma, rho6_ma6)
     # If another ρ2 fits nearly as well, the heater is swept again with another source instead of guessing.
     ambiguous = any(
         abs(other.point[0] - rho2) > _DISTINCT and other.cost - best.cost < _AMBIGUOUS_SIGMA * max(per_freedom, 1.0)
@@ -150,9 +148,6 @@ def fit_heater(
     )
     sigma = np.inf if ambiguous else np.sqrt(max(per_freedom, 1.0)) * _turn_sigma(best)
     return HeaterFit(law, float(sigma), float(np.sqrt(per_freedom)), modulation)
-
-
-_BENDING = PUBLISHED_BENDING_PER_MA2
 
 
 @dataclass(frozen=True)
@@ -170,9 +165,9 @@ class _BendingPrior:
     min_improvement: float
 
 
-_AS_PUBLISHED = _BendingPrior(0.004, (_BENDING,), 1.3)
+_AS_PUBLISHED = _BendingPrior(0.004, (PUBLISHED_BENDING_PER_MA2,), 1.3)
 # The resistance changes by -5 to 9 % per π (assumed: foundries rarely state it).
-_WIDE_BENDING_PRIOR = _BendingPrior(0.02, (-0.02, _BENDING, 0.05), 3.0)
+_WIDE_BENDING_PRIOR = _BendingPrior(0.02, (-0.02, PUBLISHED_BENDING_PER_MA2, 0.05), 3.0)
 
 
 @dataclass(frozen=True)
@@ -199,15 +194,6 @@ class _NumeratorForm:
 
 # Indices of functions of the phase, see _functions.
 _DRIFT, _ZERO = 5, 6
-
-
-def _forms(terms: FringeTerms) -> list[_NumeratorForm]:
-    return [
-        _NumeratorForm(orders, drift, bending)
-        for bending in (_AS_PUBLISHED, _WIDE_BENDING_PRIOR)
-        for orders in terms.orders
-        for drift in (False, True)
-    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -416,14 +402,11 @@ def _unit_rest(column: Real, basis: Sequence[Real]) -> Real:
     """Return the part of a column, shape ``(n, k)``, outside an orthonormal basis, with unit length."""
     for unit in basis:
         column = column - unit * np.einsum("nk,nk->k", unit, column)
-    unit_rest: Real = column / np.maximum(np.sqrt(np.einsum("nk,nk->k", column, column)), _TINY)
-    return unit_rest
+    return np.asarray(column / np.maximum(np.linalg.norm(column, axis=0), _TINY))
 
 
 def _explained(unit: Real, trace: _SweepTrace) -> Real:
-    part = trace.values.T @ unit
-    explained: Real = np.einsum("mk,mk->k", part, part)
-    return explained
+    return np.asarray(((trace.values.T @ unit) ** 2).sum(axis=0))
 
 
 def _refine_fits(
@@ -436,7 +419,7 @@ def _refine_fits(
     weight = np.full((len(owner), size), terms.loop_sigma**-2)
     weight[:, 0], weight[:, 1] = 0.0, np.array([form.bending.sigma for form in forms])[owner] ** -2
     mean = np.zeros(size)
-    mean[1] = _BENDING
+    mean[1] = PUBLISHED_BENDING_PER_MA2
 
     def normal_equations(points: Real, index: NDArray[np.int64]) -> tuple[Real, Real, Real]:
         """Return cost, gradient and Gauss-Newton matrix of several points, prior included; first axis: point."""

@@ -177,10 +177,10 @@ def are_alternatives(path: InputPath, other: InputPath) -> bool:
     """Return whether one source can feed either of two inputs, by a switch or by hand, but not both at once."""
     if path.by_hand and other.by_hand:
         return True
-    exits = {(part.device, part.channel): part.exit_port for part in inline_devices(path)}
-    return any(
-        exits.get((part.device, part.channel), part.exit_port) != part.exit_port for part in inline_devices(other)
+    exits, others = (
+        {(part.device, part.channel): part.exit_port for part in inline_devices(each)} for each in (path, other)
     )
+    return any(exits[channel] != others[channel] for channel in exits.keys() & others.keys())
 
 
 def driven_switches(inputs: Iterable[InputPath]) -> frozenset[str]:
@@ -203,9 +203,7 @@ def dual_input_ports(inputs: Iterable[InputPath]) -> dict[int, int]:
     for path in inputs:
         paths.setdefault(path.source, []).append(path)
     # A source has one port or, for a module with two tributaries, two; a switch or hand leads it to any number in turn.
-    pairs = (
-        sorted(double_paths, key=lambda path: path.port) for double_paths in paths.values() if len(double_paths) == 2
-    )
+    pairs = (sorted(double, key=lambda path: path.port) for double in paths.values() if len(double) == 2)
     return dict(sorted((first.port, second.port) for first, second in pairs if not are_alternatives(first, second)))
 
 

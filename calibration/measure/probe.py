@@ -165,12 +165,8 @@ def check_wavelengths(wavelengths_nm: Sequence[float], device: DeviceUnderTest) 
     for nm in wavelengths_nm:
         for port, (low_hz, high_hz) in device.tunable_hz.items():
             requested_hz = frequency_hz_from_wavelength_m(nm * 1e-9)
-            if not low_hz <= requested_hz <= high_hz:
-                limit_hz = low_hz if requested_hz < low_hz else high_hz
+            limit_hz = min(max(requested_hz, low_hz), high_hz)
+            if limit_hz != requested_hz:
+                text = f"the source at port {port} cannot be tuned to this wavelength"
                 limit_nm = wavelength_m_from_frequency_hz(limit_hz) * 1e9
-                raise LimitError(
-                    f"the source at port {port} cannot be tuned to this wavelength",
-                    requested=nm,
-                    limit=limit_nm,
-                    unit="nm",
-                )
+                raise LimitError(text, requested=nm, limit=limit_nm, unit="nm")

@@ -56,12 +56,8 @@ class TemperatureLock:
         if not state.locked:
             state = self._controller.wait_locked(self._wait_s)
         self._counted = state.losses
-        self._events.add(
-            "temperature locked",
-            controller=self._name,
-            temperature_c=state.temperature_c,
-            waited_s=round(self._clock.now() - began_s, 1),
-        )
+        waited_s, temperature_c = round(self._clock.now() - began_s, 1), state.temperature_c
+        self._events.add("temperature locked", controller=self._name, temperature_c=temperature_c, waited_s=waited_s)
 
     def read_while_locked(self, read: Callable[[], Read]) -> Read:
         """Call a function that reads while the temperature is stable; repeat the call if the lock was lost meanwhile.
@@ -100,8 +96,8 @@ class TemperatureLock:
         if self._controller is None or self._counted is None:
             return False
         state = self._controller.state()
-        has_lost_lock = state.losses > self._counted or not state.locked
-        if state.losses > self._counted:
+        has_new_losses = state.losses > self._counted
+        if has_new_losses:
             reading = "no temperature" if state.temperature_c is None else f"{state.temperature_c:.3f} °C"
             causes = f", {', '.join(state.faults)}" if state.faults else ""
             self._losses.append(f"with {reading} of {state.setpoint_c:g} °C{causes}")
@@ -114,4 +110,4 @@ class TemperatureLock:
             )
             self._counted = state.losses
             self._keep(self._losses[-1])
-        return has_lost_lock
+        return has_new_losses or not state.locked
