@@ -203,17 +203,13 @@ def find_changes(
     possible = PossibleChanges.of(model.space, last.vector, free, resistance_change)
     covariance = last.covariance()
     scaled_directions = possible.directions * possible.widths
-    aged = (
-        covariance
-        + scaled_directions @ scaled_directions.T
-        + np.diag(np.diag(drift.covariance(model.space, last.vector, days)))
-    )
+    drifted = np.diag(np.diag(drift.covariance(model.space, last.vector, days)))
+    aged = covariance + scaled_directions @ scaled_directions.T + drifted
     complete_fit = GlobalFit(model, likelihood, prior_of(last.vector, aged, free), free).run(last.parameters)
     record_covariance = covariance[np.ix_(free, free)]
     small = possible.directions[free] * possible.tolerated
-    statistics = _Statistics.of(
-        complete_fit, last, record_covariance + small @ small.T, aged[np.ix_(free, free)], possible
-    )
+    tolerant = record_covariance + small @ small.T
+    statistics = _Statistics.of(complete_fit, last, tolerant, aged[np.ix_(free, free)], possible)
     variances = _Explanation(statistics, possible).search()
     changes = statistics.changes(possible, variances)
     values = np.array([change.value if change.moved else 0.0 for change in changes])
@@ -222,21 +218,14 @@ def find_changes(
     if variances.any():
         parameters = model.space.unpack(vector)
         uncertainty = possible.uncertainties[free] * values
-        covariance[np.ix_(free, free)] = (
-            statistics.renewed_covariance(possible, variances, record_covariance, free) + uncertainty @ uncertainty.T
-        )
+        renewed = statistics.renewed_covariance(possible, variances, record_covariance, free)
+        covariance[np.ix_(free, free)] = renewed + uncertainty @ uncertainty.T
     misfit = mean_squared_residual(model, parameters, likelihood)
     heaters = misfit[model.space.group("rho2")].reshape(-1, 2).max(axis=1)
     by_puc = np.maximum(misfit[model.space.group("passive_phase_rad")], heaters)
-    return RenewedFit(
-        changes,
-        parameters,
-        vector,
-        covariance,
-        complete_fit.chi2_per_dof,
-        complete_fit.converged and complete_fit.chi2_per_dof < max_chi2,
-        tuple(np.argsort(-by_puc)[:_WORST].tolist()),
-    )
+    chi2_per_dof, worst_pucs = complete_fit.chi2_per_dof, tuple(np.argsort(-by_puc)[:_WORST].tolist())
+    explains_readings = complete_fit.converged and chi2_per_dof < max_chi2
+    return RenewedFit(changes, parameters, vector, covariance, chi2_per_dof, explains_readings, worst_pucs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,9 +311,8 @@ class _Statistics:
         """Return the increase of the log evidence if each element changes, in addition to the given changes."""
         slope, information = self._conditional(variances)
         gained_information = information * widths**2
-        return 0.5 * slope**2 * widths**2 / (1.0 + gained_information) - 0.5 * np.log1p(
-            np.maximum(gained_information, 0.0)
-        )
+        price = np.log1p(np.maximum(gained_information, 0.0))
+        return 0.5 * slope**2 * widths**2 / (1.0 + gained_information) - 0.5 * price
 
     def _conditional(self, variances: Real) -> tuple[Real, Real]:
         on = variances > 0.0

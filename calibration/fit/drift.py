@@ -162,9 +162,8 @@ def check_health(model: MeshModel, likelihood: Likelihood, posterior: Posterior,
         raise CalibrationError(
             "no monitor receives enough light to check the record", hint="Check the light sources and the monitors."
         )
-    covariance = compared.covariance(spread) + np.diag(
-        _second_order_errors(model, likelihood, compared, posterior) ** 2
-    )
+    second_order = _second_order_errors(model, likelihood, compared, posterior)
+    covariance = compared.covariance(spread) + np.diag(second_order**2)
     deviation_sigma = np.abs(_decorrelated(compared.residual, covariance))
     worst = int(deviation_sigma.argmax())
     setting, monitor = compared.places[worst]

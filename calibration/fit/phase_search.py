@@ -263,7 +263,8 @@ class PhaseSearch:
         self._model, self._source, self._heated = model, source_number, (arm_rad, joint_rad)
         self._plan, self._rng, self._work = plan, rng, 0.0
         self._on_step: Callable[[int, float], None] = lambda step, unexplained: None
-        self._n_sources = int(source_number.max()) + 1
+        self._n_sources, self._n_pucs = int(source_number.max()) + 1, model.mesh.n_pucs
+        self._n_phases = model.mesh.n_pucs + len(model.mesh.joints)
         reading = observations.reading_ma
         self._amplitude = np.sqrt(np.maximum(np.nan_to_num(reading), 0.0))
         mean = np.nanmean(np.maximum(reading, 0.0), axis=0)
@@ -369,13 +370,12 @@ class PhaseSearch:
         if not mesh.faces or not enough < search_result.unexplained < _MAX_ONE_LASER_UNEXPLAINED:
             return search_result
         valley_rad = 2.0 * np.pi / min(len(face) for face in mesh.faces)
-        phases = len(search_result.passive_rad) + len(search_result.joint_rad)
         for _ in range(2 * self._n_sources):
             tried = []
             for source in range(self._n_sources):
                 for turn in (valley_rad, -valley_rad):
                     point = _to_point(search_result)
-                    point[phases + source] += turn
+                    point[self._n_phases + source] += turn
                     tried.append(self._search_from(point, search_result.levels, _VALLEY_STEPS))
             best = min(tried, key=lambda result: result.unexplained)
             if best.unexplained > _STALLED_RATIO * search_result.unexplained:
@@ -386,7 +386,6 @@ class PhaseSearch:
     def _search_from(
         self, point: Real, levels: Levels, max_steps: int | None = None, only_source: int | None = None
     ) -> SearchResult:
-        n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         settings = np.arange(len(self._source)) if only_source is None else np.flatnonzero(self._source == only_source)
         scan = only_source is None and self._plan.source_phase_rad > 0.0
         scale, costs = self._scale(levels), list[float]()
@@ -408,11 +407,11 @@ class PhaseSearch:
                     break
                 point, costs = rescanned, []  # a source was in a wrong valley
         return SearchResult(
-            passive_rad=point[:n_pucs],
-            joint_rad=point[n_pucs : n_pucs + n_joints],
-            source_phase_rad=_wrap_half_turns(point[n_pucs + n_joints :]),
+            passive_rad=point[: self._n_pucs],
+            joint_rad=point[self._n_pucs : self._n_phases],
+            source_phase_rad=_wrap_half_turns(point[self._n_phases :]),
             levels=Levels(*(part**2 for part in scale)),
-            misfit=misfit[: n_pucs + n_joints],
+            misfit=misfit[: self._n_phases],
             unexplained=float(np.mean(costs[-_AVERAGED_STEPS:])) if costs else 1.0,
             steps=step,
         )
@@ -479,27 +478,25 @@ class PhaseSearch:
     def _linearise(
         self, point: Real, part: NDArray[np.int64], monitor: NDArray[np.int64], second: Real | None = None
     ) -> tuple[Real, NDArray[np.float32], NDArray[np.float32]]:
-        n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
-        source = self._source[part]
+        n_pucs, n_phases, source = self._n_pucs, self._n_phases, self._source[part]
         # Light passes joints and PUCs alternately, so a phase common to all PUCs equals a phase common to all joints.
-        joint = point[n_pucs : n_pucs + n_joints] + point[n_pucs + n_joints :][source][:, None]
+        joint = point[n_pucs:n_phases] + point[n_phases:][source][:, None]
         heated = self._heated[0][part]
         amplitude, by_phase = self._model.linearise(
             heated[:, 0::2] + point[:n_pucs], heated[:, 1::2], joint + self._heated[1][part], source, monitor, second
         )
-        by_phase, by_second = by_phase[..., : n_pucs + n_joints], by_phase[..., n_pucs + n_joints :].sum(axis=-1)
+        by_phase, by_second = by_phase[..., :n_phases], by_phase[..., n_phases:].sum(axis=-1)
         derivative = np.zeros((*by_phase.shape[:2], len(point)), dtype=np.float32)
-        derivative[..., : n_pucs + n_joints] = by_phase
+        derivative[..., :n_phases] = by_phase
         if self._plan.source_phase_rad:
             common = by_phase[..., n_pucs:].sum(axis=-1)
-            derivative[np.arange(len(part)), :, n_pucs + n_joints + source] = common
+            derivative[np.arange(len(part)), :, n_phases + source] = common
         return amplitude, derivative, by_second
 
     def _scan_frequencies(self, point: Real, scale: tuple[Real, ...]) -> Real:
-        phases = len(point) - self._n_sources
         spread = self._plan.source_phase_rad
         count = int(np.ceil(_SCAN_RANGE_SIGMA * spread / _SCAN_STEP_RAD))
-        centre = float(np.median(point[phases:]))
+        centre = float(np.median(point[self._n_phases :]))
         shifts = centre + np.arange(-count, count + 1) * _SCAN_STEP_RAD
         # The prior spread of the lasers decides where readings do not.
         prior = ((shifts - centre) / spread) ** 2 * self._plan.source_prior
@@ -508,17 +505,16 @@ class PhaseSearch:
             part = self._rng.permutation(np.flatnonzero(self._source == source))[:_SCAN_SETTINGS]
             costs = [self._unexplained(point, scale, part, source, float(shift)) for shift in shifts]
             self._work += SCAN_WORK * len(shifts) * len(part) * self._amplitude.shape[1]
-            result[phases + source] = shifts[int(np.argmin(costs + prior))]
+            result[self._n_phases + source] = shifts[int(np.argmin(costs + prior))]
         return result
 
     def _unexplained(
         self, point: Real, scale: tuple[Real, ...], part: NDArray[np.int64], source: int, common_rad: float
     ) -> float:
-        n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         every = np.tile(np.arange(self._amplitude.shape[1]), (len(part), 1))
-        joint = point[n_pucs : n_pucs + n_joints] + common_rad + self._heated[1][part]
+        joint = point[self._n_pucs : self._n_phases] + common_rad + self._heated[1][part]
         heated = self._heated[0][part]
-        upper, lower = heated[:, 0::2] + point[:n_pucs], heated[:, 1::2]
+        upper, lower = heated[:, 0::2] + point[: self._n_pucs], heated[:, 1::2]
         amplitude = self._model.predict(upper, lower, joint, source, every, *scale[2:])
         residual = (self._amplitude[part] - scale[0][source] * scale[1] * amplitude) * self._weight[part]
         return float(np.minimum(residual**2, _HUBER_RESIDUAL**2).mean())
@@ -526,7 +522,7 @@ class PhaseSearch:
     def _phase_step(self, matrix: Real, slope: Real) -> Real:
         """Return the damped step of all phases, each limited to half a radian."""
         diagonal = np.diag(matrix)
-        phases = len(diagonal) - self._n_sources
+        phases = self._n_phases
         # Adding the mean keeps phases without light from running away.
         damping = _DAMPING * (diagonal + diagonal[:phases].mean())
         if self._plan.source_phase_rad:

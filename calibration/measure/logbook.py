@@ -450,43 +450,32 @@ class Logbook:
         reading = np.concatenate([np.zeros((0, len(monitors))), *(batch.answer for batch in batches)])
         lengths = [len(batch.currents_ma) for batch in batches]
         source = np.repeat([batch.source for batch in batches], lengths).astype(np.int64)
-        detuning = np.repeat(self._detunings_hz(), lengths)
+        detuning, meter_port = (np.repeat(values, lengths) for values in self._detunings_hz_and_meter_ports())
         late = late_powers(currents, times_s(self.entries), self.times.waited_s)
-        saturated = np.isnan(reading) & ~np.repeat(self._without_meter(), lengths, axis=0)
+        saturated = np.isnan(reading)
+        if moved := {entry.source for entry in self.entries if entry.kind == "meter"}:
+            # A port that the meter has not reached yet has no reading at all.
+            by_hand = np.isin(monitors, sorted(moved)) | saturated.all(axis=0)
+            saturated &= ~by_hand | (np.array(monitors) == meter_port[:, None])
         observations = Observations(currents, source, monitors, reading, saturated, detuning, late)
         if not unreached:
             observations = only_reached(observations, self.mesh, self.second_ports)
         return observations[slice(first, last)]
 
-    def _without_meter(self) -> NDArray[np.bool_]:
-        monitors = self.probe.monitors
-        batches = [entry for entry in self.entries if entry.kind == "settings"]
-        moved = {entry.source for entry in self.entries if entry.kind == "meter"}
-        has_readings = [np.isfinite(batch.answer).any(axis=0) for batch in batches]
-        missing = np.zeros((len(batches), len(monitors)), dtype=np.bool_)
-        if not moved:
-            return missing
-        # A port that the meter has not reached yet has no reading at all.
-        never = ~np.any(has_readings, axis=0) if has_readings else np.ones(len(monitors), dtype=np.bool_)
-        column, meter_port = np.isin(monitors, sorted(moved)) | never, -1
-        rows = iter(missing)
-        for entry in self.entries:
-            if entry.kind == "meter":
-                meter_port = entry.source
-            elif entry.kind == "settings":
-                next(rows)[:] = column & (np.array(monitors) != meter_port)
-        return missing
-
-    def _detunings_hz(self) -> list[float]:
+    def _detunings_hz_and_meter_ports(self) -> tuple[list[float], list[int]]:
+        """Return, for every batch, the detuning of its source and the port of the meter that is moved by hand."""
         first_hz: dict[int, float] = {}
         last_hz: dict[int, float] = {}
-        result = []
+        detunings_hz, meter_ports, meter_port = list[float](), list[int](), -1
         for entry in self.entries:
             if entry.kind == "tuned":
                 last_hz[entry.source] = float(entry.answer[0, 0])
                 # Absolute frequencies are known to a few GHz only; frequency differences of a source are known much
                 # better.
                 first_hz.setdefault(entry.source, last_hz[entry.source])
+            elif entry.kind == "meter":
+                meter_port = entry.source
             elif entry.kind == "settings":
-                result.append(last_hz.get(entry.source, 0.0) - first_hz.get(entry.source, 0.0))
-        return result
+                detunings_hz.append(last_hz.get(entry.source, 0.0) - first_hz.get(entry.source, 0.0))
+                meter_ports.append(meter_port)
+        return detunings_hz, meter_ports

@@ -207,9 +207,8 @@ class Heating:
             arm = _by_heaters(arm, heated)
             tested = select_test_heaters(arm.shape[-1])
             own_rad = heated.own_rad[:, tested]
-            by_point = arm[..., tested, None] * (own_rad[..., None] * law_point_weights(own_rad))[:, None].astype(
-                arm.dtype
-            )
+            weights = (own_rad[..., None] * law_point_weights(own_rad)).astype(arm.dtype)
+            by_point = arm[..., tested, None] * weights[:, None]
             by_effect["law_deviation"] = by_point.reshape(*by_point.shape[:2], -1)
         return by_effect
 
@@ -268,14 +267,13 @@ class Heating:
         ]
         return np.stack(columns, axis=-1)
 
-    def _unit_couplings(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
+    def _unit_couplings(self, length_mm: float) -> tuple[ThermalCrosstalk, ...]:
         def falling(mm: Real) -> Real:
             # A trial step of a fit may have a negative decay length; its light must be wrong, but finite.
             return np.exp(np.minimum(-mm / length_mm, _MAX_EXPONENT))
 
         shapes = (falling, lambda mm: mm / length_mm**2 * falling(mm), np.ones_like)
-        near, slope, common = (self._distances.crosstalk(shape) for shape in shapes)
-        return near, slope, common
+        return tuple(self._distances.crosstalk(shape) for shape in shapes)
 
 
 def _mean_and_scatter(parameters: MeshParameters) -> tuple[float, Real]:
