@@ -243,7 +243,8 @@ def excess_db(
 
     All settings must have light. Port powers below 0.1 µW are ignored.
     """
-    phase_rad, power_db = _smoothed_by_source(drift)
+    phase_rad = _smoothed_by_source(drift, drift.phase_rad, drift.phase_sigma_rad < _PRECISE_RAD)
+    power_db = _smoothed_by_source(drift, drift.power_db, drift.power_sigma_db < _PRECISE_DB)
     detuning_hz = observations.detunings_hz + phase_rad / (2.0 * np.pi * parameters.delay_s)
     moved = replace(observations, detuning_hz=detuning_hz)
     predicted = model.predict(parameters, moved) * 10.0 ** (power_db[:, None] / 10.0)
@@ -255,21 +256,15 @@ def excess_db(
     return float(np.sqrt(max(np.mean(deviation_db**2) - np.mean(expected**2), 0.0))) if bright.any() else 0.0
 
 
-def _smoothed_by_source(drift: Drift) -> tuple[Real, Real]:
-    result = []
-    for values, sigma, max_sigma in (
-        (drift.phase_rad, drift.phase_sigma_rad, _PRECISE_RAD),
-        (drift.power_db, drift.power_sigma_db, _PRECISE_DB),
-    ):
-        trajectory = values.copy()
-        for source in np.unique(drift.source).tolist():
-            of_source = drift.source == source
-            is_precise = of_source & (sigma < max_sigma)
-            if is_precise.any():
-                at_s = drift.time_s[is_precise]
-                trajectory[of_source] = np.interp(drift.time_s[of_source], at_s, _smooth(values[is_precise], at_s))
-        result.append(trajectory)
-    return result[0], result[1]
+def _smoothed_by_source(drift: Drift, values: Real, is_precise: NDArray[np.bool_]) -> Real:
+    trajectory = values.copy()
+    for source in np.unique(drift.source).tolist():
+        of_source = drift.source == source
+        used = of_source & is_precise
+        if used.any():
+            at_s = drift.time_s[used]
+            trajectory[of_source] = np.interp(drift.time_s[of_source], at_s, _smooth(values[used], at_s))
+    return trajectory
 
 
 def fit_drift_trajectories(drift: Drift) -> DriftTrajectories:

@@ -68,13 +68,8 @@ def losses_from_levels_db(
         observations: Settings.
         levels: Power in dBm in the fibres at every setting, by port.
     """
-    levels_by_port: dict[int, list[tuple[int, float]]] = {}
-    for index, level in enumerate(levels):
-        for port, level_dbm in level.items():
-            levels_by_port.setdefault(port, []).append((index, level_dbm))
-    if not levels_by_port:
+    if not (ports := tuple(sorted(set().union(*levels)))):
         return {}
-    ports = tuple(sorted(levels_by_port))
     # The same mesh with a responsivity of one at all ports predicts the power that leaves into each fibre.
     no_readings = np.zeros((len(observations), len(ports)))
     unread = replace(observations, monitors=ports, reading_ma=no_readings, saturated=no_readings > 0.0)
@@ -84,8 +79,9 @@ def losses_from_levels_db(
     leaving_dbm = 10.0 * np.log10(np.maximum(leaving_mw, 1e-30))
     losses: dict[int, tuple[float, float]] = {}
     for column, port in enumerate(ports):
+        read = [(index, level[port]) for index, level in enumerate(levels) if port in level]
         differences_db = [
-            leaving_dbm[i, column] - read for i, read in levels_by_port[port] if leaving_dbm[i, column] > _MIN_DBM
+            leaving_dbm[index, column] - dbm for index, dbm in read if leaving_dbm[index, column] > _MIN_DBM
         ]
         if differences_db:
             # The median ignores settings in which the port is nearly dark: there a small model error is several

@@ -227,7 +227,7 @@ class Logbook:
         self._is_active_port_known = False
         self._is_setting_applied = False
         self._began_s = 0.0
-        self._applied: tuple[int | None, NDArray[np.float64]] | None = None
+        self._applied: tuple[int | None, Real] | None = None
         self.effort = MeasurementEffort()
         self.light_db: Mapping[int, float] = {}
         self._launched_dbm: dict[int, float] = {}
@@ -260,7 +260,7 @@ class Logbook:
         # Stored answers do not tune the bench; the tuning is made up for before the first new request.
         self._to_tune[port] = frequency_hz
 
-        def request() -> NDArray[np.float64]:
+        def request() -> Real:
             del self._to_tune[port]
             self._is_active_port_known = False
             return np.array([[self.probe.tune(port, frequency_hz)]])
@@ -270,7 +270,7 @@ class Logbook:
     def plug(self, fibre: Fibre, port: int, reason: str = "") -> None:
         """Have a fibre that is moved by hand connected to a port, as :meth:`calibration.measure.probe.Probe.plug`."""
 
-        def request() -> NDArray[np.float64]:
+        def request() -> Real:
             self._is_active_port_known = self._is_setting_applied = False
             self._keep_fibres()
             self.probe.plug(fibre, port, reason)
@@ -294,7 +294,7 @@ class Logbook:
         """Return the launch power of a source in dBm, in the fibre at the facet, as first reported."""
         if port not in self._launched_dbm:
 
-            def request() -> NDArray[np.float64]:
+            def request() -> Real:
                 self._light(port)
                 return np.array([[self.probe.launched_dbm(port)]])
 
@@ -304,21 +304,21 @@ class Logbook:
     def fibre_dbm(self) -> dict[int, float]:
         """Return the power in dBm that leaves each port with an external meter into its fibre."""
 
-        def request() -> NDArray[np.float64]:
+        def request() -> Real:
             self._return_to_setting()
             levels = np.array(sorted(self.probe.fibre_dbm().items()), dtype=np.float64).reshape(-1, 2)
             return levels - [0.0, self.light_db.get(self._source(), 0.0)]
 
         return {int(port): float(dbm) for port, dbm in self._answer("fibre", self._source(), request)}
 
-    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+    def heater_resistances_ohm(self) -> Real:
         """Return the resistance of every heater at the present setting in ohms; NaN if unknown."""
 
-        def request() -> NDArray[np.float64]:
+        def request() -> Real:
             self._return_to_setting()
             return self.probe.heater_resistances_ohm()[None]
 
-        resistances: NDArray[np.float64] = self._answer("resistances", self._source(), request)[0]
+        resistances: Real = self._answer("resistances", self._source(), request)[0]
         return resistances
 
     def _return_to_setting(self) -> None:
@@ -340,7 +340,7 @@ class Logbook:
         """Select the source that will be on from the next reading on; ``None`` for no light."""
         self._selected_port = port
 
-    def driven_ma(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def driven_ma(self, currents_ma: Real) -> Real:
         """Return heater currents of any shape, rounded to the steps and range of the controller."""
         step_ma = self.current_step_ma
         if not step_ma:
@@ -349,7 +349,7 @@ class Logbook:
         max_steps = np.floor(self.heater_max_ma / step_ma * (1.0 + 1e-12))
         return np.minimum(np.rint(currents_ma / step_ma), max_steps) * step_ma
 
-    def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def measure(self, currents_ma: Real) -> Real:
         """Set the heaters, let them settle and read all monitors; NaN if saturated.
 
         The stored currents are rounded to the steps of the controller.
@@ -357,15 +357,13 @@ class Logbook:
         driven_ma = self.driven_ma(currents_ma)
         return np.squeeze(self._measured_batch(driven_ma[None], lambda: self.probe.measure(driven_ma)[None]), axis=0)
 
-    def measure_batch(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def measure_batch(self, currents_ma: Real) -> Real:
         """Measure a batch of settings, ``(settings, heaters)``, with the selected source."""
         driven_ma = self.driven_ma(currents_ma)
         return self._measured_batch(driven_ma, lambda: self.probe.measure_batch(driven_ma))
 
-    def _measured_batch(
-        self, currents_ma: NDArray[np.float64], measure: Callable[[], NDArray[np.float64]]
-    ) -> NDArray[np.float64]:
-        def request() -> NDArray[np.float64]:
+    def _measured_batch(self, currents_ma: Real, measure: Callable[[], Real]) -> Real:
+        def request() -> Real:
             """Measure, and return the readings scaled to the light power before an interruption."""
             self._light(self._selected_port)
             self._began_s = self.elapsed_s()
@@ -386,10 +384,10 @@ class Logbook:
         self,
         kind: Kind,
         source: int,
-        request: Callable[[], NDArray[np.float64]],
-        currents_ma: NDArray[np.float64] | None = None,
+        request: Callable[[], Real],
+        currents_ma: Real | None = None,
         requested_hz: float = 0.0,
-    ) -> NDArray[np.float64]:
+    ) -> Real:
         number = len(self.entries)
         currents_ma = np.zeros((0, 2 * self.mesh.n_pucs)) if currents_ma is None else currents_ma
         entry = LogbookEntry(kind, source, currents_ma, np.zeros((0, 0)), requested_hz=requested_hz)
@@ -425,7 +423,7 @@ class Logbook:
         self.probe.light_only_port(port)
         self._active_port, self._is_active_port_known = port, True
 
-    def _count(self, currents_ma: NDArray[np.float64]) -> None:
+    def _count(self, currents_ma: Real) -> None:
         # Reading the same setting again costs only the time of a read.
         moved = self._applied is None or self._applied[0] != self._selected_port
         old = np.zeros_like(currents_ma) if self._applied is None else self._applied[1]

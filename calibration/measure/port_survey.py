@@ -22,6 +22,8 @@ from calibration.model.observations import NoiseModel
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record.calibration_record import Defect
 
+Real = NDArray[np.float64]
+
 _READINGS = 16
 _MIN_BACKGROUNDS = 3
 # Settings in which every monitor is read, because a monitor may be dark by interference in one of them.
@@ -91,7 +93,7 @@ def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.b
     # In a mesh without reflections no source reaches the monitors of its own side; darkness there is not a fault.
     is_reachable = np.array([any(probe.mesh.reaches(source, port) for source in ports) for port in probe.monitors])
 
-    def read_monitors(currents_ma: NDArray[np.float64]) -> None:
+    def read_monitors(currents_ma: Real) -> None:
         for index, source in enumerate(ports):
             logbook.light_only_port(source)
             light_ma = logbook.measure(currents_ma) - level_ma
@@ -99,7 +101,7 @@ def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.b
             readings[index].append(light_ma)
 
     relative: list[float] = []
-    readings: list[list[NDArray[np.float64]]] = [[] for _ in ports]
+    readings: list[list[Real]] = [[] for _ in ports]
     backgrounds = max(_MIN_BACKGROUNDS, -(-_MIN_REPEATED_READINGS // max(len(ports), 1)))
     usable = 1.0 if driven is None else driven
     # Uniform in I², which is uniform in phase.
@@ -125,7 +127,7 @@ def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.b
     return _select_readings(probe, strongest, is_reachable, noise, level_ma)
 
 
-def _check_switch_changes_light(ports: Sequence[int], readings: NDArray[np.float64], floor_ma: float) -> None:
+def _check_switch_changes_light(ports: Sequence[int], readings: Real, floor_ma: float) -> None:
     """Check that no two inputs give the same light in all settings.
 
     ``readings`` has the shape ``(ports, settings, monitors)``.
@@ -152,11 +154,7 @@ def _check_switch_changes_light(ports: Sequence[int], readings: NDArray[np.float
 
 
 def _select_readings(
-    probe: Probe,
-    strongest: NDArray[np.float64],
-    is_reachable: NDArray[np.bool_],
-    noise: NoiseModel,
-    level_ma: NDArray[np.float64],
+    probe: Probe, strongest: Real, is_reachable: NDArray[np.bool_], noise: NoiseModel, level_ma: Real
 ) -> Survey:
     """Decide which sources and monitors work.
 
@@ -195,7 +193,7 @@ def _dead_elements(
     )
 
 
-def dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.float64]:
+def dark_level_ma(dark: Real, floor_ma: float) -> Real:
     """Return the mean dark reading of every monitor, ``(monitors,)``; 0 if insignificant or clipped."""
     mean = np.nan_to_num(np.nanmean(np.where(np.isfinite(dark).any(axis=0), dark, 0.0), axis=0))
     cut = (dark == 0.0).mean(axis=0) > _CUT_SHARE
@@ -204,7 +202,7 @@ def dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.floa
     return np.where(certain & ~cut, mean, 0.0)
 
 
-def dark_noise_ma(dark: NDArray[np.float64]) -> float:
+def dark_noise_ma(dark: Real) -> float:
     """Return the noise of dark monitors from readings of shape ``(readings, monitors)``.
 
     A converter without negative codes clips half of the noise; this is corrected.
@@ -214,15 +212,13 @@ def dark_noise_ma(dark: NDArray[np.float64]) -> float:
     return float(np.nanmedian(dark.std(axis=0, ddof=1)))
 
 
-def scatter(readings: NDArray[np.float64], floor_ma: float) -> list[float]:
+def scatter(readings: Real, floor_ma: float) -> list[float]:
     """Return the relative scatter of repeated readings for every bright monitor."""
     mean, spread = readings.mean(axis=0), readings.std(axis=0, ddof=1)
     bright = mean > _BRIGHT_SIGMA * floor_ma
     relative: list[float] = (spread[bright] / mean[bright]).tolist()
     return relative
 
-
-Real = NDArray[np.float64]
 
 MAX_POWER_DB = 0.1
 """Largest allowed power change of a source during a run (assumption)."""

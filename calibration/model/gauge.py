@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from calibration.model.illuminated_part import illuminated_part, joints_by_pair
 from lumion_hw.mesh.layout.topology import MeshTopology
 
+Real = NDArray[np.float64]
+
 _MAX_ROUNDS = 50
 _INVISIBLE = 1e-9
 
@@ -56,7 +58,7 @@ def loop_basis(mesh: MeshTopology) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=8)
-def visible_joint_directions(mesh: MeshTopology) -> NDArray[np.float64]:
+def visible_joint_directions(mesh: MeshTopology) -> Real:
     """Return an orthonormal basis of the observable combinations of J joint phases, shape ``(J, N_loop)``."""
     directions, _ = np.linalg.qr(loop_basis(mesh).T.astype(np.float64))
     directions.setflags(write=False)
@@ -109,7 +111,7 @@ def _largest_sets(sets: NDArray[np.bool_]) -> Iterator[NDArray[np.bool_]]:
 @lru_cache(maxsize=16)
 def illuminated_joint_directions(
     mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]
-) -> tuple[NDArray[np.float64], int]:
+) -> tuple[Real, int]:
     """Return directions as :func:`visible_joint_directions`, and the number of those that light can show.
 
     The first directions are the loops of :func:`illuminated_loop_basis`.
@@ -151,9 +153,7 @@ def has_visible_phase(
 
 
 @lru_cache(maxsize=8)
-def visible_combinations(
-    mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]
-) -> NDArray[np.float64]:
+def visible_combinations(mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]) -> Real:
     """Return for each heater the combination of phases that light shows and that contains that of its own arm once.
 
     In a PUC whose arms interfere, this is the phase of the arm minus that of the other one; elsewhere, it is a mean of
@@ -194,9 +194,7 @@ def _exit(arm: int | np.integer[Any]) -> int:
     return int(4 * (arm // 2) + 2 + arm % 2)
 
 
-def gauge_fixed_difference(
-    mesh: MeshTopology, difference_rad: NDArray[np.float64], loops: NDArray[np.int64] | None = None
-) -> NDArray[np.float64]:
+def gauge_fixed_difference(mesh: MeshTopology, difference_rad: Real, loops: NDArray[np.int64] | None = None) -> Real:
     """Return the difference of two sets of joint phases without unobservable parts and full turns, shape ``(joints,)``.
 
     The loop phases of the difference are wrapped to ±π. The result is the shortest vector with these loop phases.
@@ -208,9 +206,7 @@ def gauge_fixed_difference(
     return basis.T @ np.linalg.solve((basis @ basis.T).astype(np.float64), loop_rad)
 
 
-def common_phase_rad(
-    mesh: MeshTopology, difference_rad: NDArray[np.float64], loops: NDArray[np.int64] | None = None
-) -> float:
+def common_phase_rad(mesh: MeshTopology, difference_rad: Real, loops: NDArray[np.int64] | None = None) -> float:
     """Return the phase per PUC, modulo half a turn, that explains most of a difference of joint phases.
 
     Subtract it before wrapping loop phases. ``loops`` are as for :func:`gauge_fixed_difference`.
@@ -228,13 +224,13 @@ def common_phase_rad(
     return float(wrapped(best + turns @ residual / max(float(turns @ turns), 1.0)))
 
 
-def loop_rms_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
+def loop_rms_rad(mesh: MeshTopology, difference_rad: Real) -> float:
     """Return √(Σ r² / N_loop) of a joint-phase difference r without unobservable parts."""
     residual = gauge_fixed_difference(mesh, difference_rad)
     return float(np.sqrt((residual**2).sum() / len(loop_basis(mesh))))
 
 
-def wrapped(phase_rad: NDArray[np.float64]) -> NDArray[np.float64]:
+def wrapped(phase_rad: Real) -> Real:
     """Return phases wrapped to -π … π."""
     return (phase_rad + np.pi) % (2.0 * np.pi) - np.pi
 

@@ -20,6 +20,12 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.scattering import Solver
 
+Real = NDArray[np.float64]
+Single = NDArray[np.float32]
+Complex = NDArray[np.complex64]
+
+_DARK = 1e-9
+
 
 @dataclass(frozen=True, eq=False)
 class MeanLight:
@@ -31,9 +37,9 @@ class MeanLight:
         by_bar_share: Shape ``(pucs, n_ports, n_ports)``; derivative of ``power`` by the bar fraction of each PUC.
     """
 
-    entering: NDArray[np.float64]
-    power: NDArray[np.float64]
-    by_bar_share: NDArray[np.float64]
+    entering: Real
+    power: Real
+    by_bar_share: Real
 
     @classmethod
     def of(cls, mesh: MeshTopology) -> MeanLight:
@@ -66,7 +72,7 @@ class MeanLight:
         change[:, :, first] += self.by_bar_share[:, :, second]
         return MeanLight(entering, power, change)
 
-    def relative_swing(self, sources: Sequence[int], monitors: Sequence[int]) -> NDArray[np.float64]:
+    def relative_swing(self, sources: Sequence[int], monitors: Sequence[int]) -> Real:
         """Return the derivative of the log of the power by bar fractions, ``(sources, monitors, pucs)``.
 
         It is 0 where no light of a source reaches a monitor.
@@ -74,13 +80,6 @@ class MeanLight:
         change, power = self.by_bar_share[:, list(monitors)][:, :, list(sources)], self.power[np.ix_(monitors, sources)]
         relative = np.divide(change, power, out=np.zeros(change.shape), where=power > 0.0)
         return relative.transpose(2, 1, 0)
-
-
-Real = NDArray[np.float64]
-Single = NDArray[np.float32]
-Complex = NDArray[np.complex64]
-
-_DARK = 1e-9
 
 
 class AmplitudeModel:

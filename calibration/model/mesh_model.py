@@ -142,7 +142,6 @@ class MeshModel:
         precise: bool = False,
     ) -> None:
         self.mesh, self.work, self._precise = mesh, work or FitWork(), precise
-        self._heater_ohm, self._compiled, self._channels = heater_ohm, compiled, channels
         self.space = ParameterSpace(mesh, sources, monitors, seconds, physics)
         self.heating = Heating(mesh, heater_ohm, channels)
         self._reference_hz, self._has_coupler = reference_hz, mesh.has_coupler
@@ -154,26 +153,22 @@ class MeshModel:
         self._second_ports = np.array([self.space.seconds.get(port, port) for port in sources], dtype=np.int64)
         numbers = {port: number for number, port in enumerate(self.space.seconds)}
         self._second_number = np.array([numbers.get(port, -1) for port in sources], dtype=np.int64)
+        self._with = functools.partial(
+            MeshModel, mesh, sources, heater_ohm=heater_ohm, seconds=seconds, channels=channels,
+            reference_hz=reference_hz, compiled=compiled, work=self.work,
+        )  # fmt: skip
 
     def with_physics(self, physics: Physics) -> MeshModel:
         """Return a model of the same mesh and light with other additional physical effects."""
-        return self._with(physics, self.space.monitors, precise=self._precise)
+        return self._with(self.space.monitors, physics=physics, precise=self._precise)
 
     def with_double_precision(self) -> MeshModel:
         """Return the same model with derivatives in double precision, to test which parameters are observable."""
-        return self._with(self.space.physics, self.space.monitors, precise=True)
+        return self._with(self.space.monitors, physics=self.space.physics, precise=True)
 
     def with_monitors(self, monitors: tuple[int, ...]) -> MeshModel:
         """Return a model of the same mesh and light with monitors at other ports."""
-        return self._with(self.space.physics, monitors, precise=self._precise)
-
-    def _with(self, physics: Physics, monitors: tuple[int, ...], *, precise: bool) -> MeshModel:
-        space = self.space
-        return MeshModel(
-            self.mesh, space.sources, monitors, self._heater_ohm, seconds=space.seconds, precise=precise,
-            channels=self._channels, reference_hz=self._reference_hz, compiled=self._compiled, physics=physics,
-            work=self.work,
-        )  # fmt: skip
+        return self._with(monitors, physics=self.space.physics, precise=self._precise)
 
     def by_waveguides(self, parameters: MeshParameters, observations: Observations) -> tuple[Slopes, Real]:
         """Return derivatives of readings by waveguide phases, and the heat of every heater, in N settings.

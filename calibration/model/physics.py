@@ -34,7 +34,6 @@ class PhysicsRow:
         usual: Typical prior width.
         largest: Largest prior width of any known chip.
         source: Reference for ``usual`` and ``largest``.
-        cost: Computing time relative to a parameter of the basic model.
         fitted: Whether a fit may include the effect; otherwise it only increases the errors.
         rare: Whether a fit includes the effect only if no other one explains the readings better than before.
     """
@@ -45,7 +44,6 @@ class PhysicsRow:
     usual: float
     largest: float
     source: str
-    cost: float = 1.0
     fitted: bool = True
     rare: bool = False
 
@@ -123,7 +121,6 @@ PHYSICS: tuple[PhysicsRow, ...] = (
     PhysicsRow(
         "crosstalk_pairs", "deviations of single pairs from the crosstalk kernel", "pair", 0.1, 0.6,
         "the published kernel explains 0.50 to 0.55 pm of some 1 to 5 pm (Teofilovic 2024); relative to the kernel",
-        cost=2.0,
     ),
     PhysicsRow(
         LAW_DEVIATION, "deviations of heater laws from three terms", "point of a law", 2e-4, 0.01,
