@@ -116,8 +116,7 @@ def find_dead_heater(
     The readings must be in time order. Heaters in ``dead`` are skipped.
     """
     setting_costs = _SettingCosts(model, parameters, likelihood)
-    # First all heaters on every sixth setting, then the best few on all settings. This takes a sixth of the time; a
-    # real failure shows in many settings.
+    # First all heaters on every sixth setting, then the best few on all. A real failure shows in many settings.
     coarse = np.arange(0, len(likelihood.observations), _COARSE)
     live = [heater for heater in range(2 * model.mesh.n_pucs) if heater not in dead]
     gain_by_heater = {
@@ -165,8 +164,7 @@ class _SettingCosts:
                 current, otherwise also stuck at a current.
         """
         best = (0.0, 0, 0.0)
-        # Settings with the heater off contain no information, unless the passive phase turned (heater stuck at a
-        # current).
+        # Settings with the heater off contain no information, unless the phase turned (heater stuck at a current).
         affected = settings[self._likelihood.observations.currents_ma[settings, heater] > _MIN_MA]
         for turn in np.arange(turns) * 2.0 * np.pi / turns:
             if turn:

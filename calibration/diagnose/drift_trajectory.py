@@ -195,8 +195,7 @@ def measure_drift(
 ) -> Drift:
     """Measure the deviation of power and common phase from the fit for every setting with light.
 
-    ``time_s`` are the times of the settings, in ascending order. ``reach_ma`` is the largest fitted current of every
-    heater.
+    ``time_s`` are the times of the settings, ascending. ``reach_ma`` is the largest fitted current of every heater.
     """
     # Dark settings show neither power nor phase.
     has_light = np.isin(observations.source, model.space.sources)
@@ -223,8 +222,7 @@ def measure_drift(
         matrix = across @ slopes + np.diag([spread**-2.0 for spread in _SPREAD])
         inverse = np.asarray(np.linalg.inv(matrix), dtype=np.float64)
         pull = (across @ (root * residual)[..., None])[..., 0] - offsets / np.square(_SPREAD)
-        # Gauss-Newton for two numbers per setting, all settings at once. The step limit keeps each setting on its
-        # branch.
+        # Gauss-Newton for two numbers per setting, all at once. The step limit keeps each setting on its branch.
         step = (inverse @ pull[..., None])[..., 0]
         offsets = offsets + np.clip(step, np.negative(_LARGEST_STEP), _LARGEST_STEP)
     square_ma2 = (observations.currents_ma**2).sum(axis=1)

@@ -179,14 +179,10 @@ def mark_unseen_pucs(
     """
     # Without light the state of a PUC is unknown; "stuck" would blame an element that may work.
     visible = [defect for defect in defects if _puc_of(defect) not in unseen]
-    marked = [
-        _defect(
-            UNSEEN_PUC, "puc", puc, puc=puc, channels=_channels_text(puc, channels),
-            **visibility_hints(mesh, puc, sources, monitors),
-        )
-        for puc in unseen
-    ]  # fmt: skip
-    return *visible, *marked
+    for puc in unseen:
+        hints = visibility_hints(mesh, puc, sources, monitors)
+        visible.append(_defect(UNSEEN_PUC, "puc", puc, puc=puc, channels=_channels_text(puc, channels), **hints))
+    return tuple(visible)
 
 
 def visibility_hints(mesh: MeshTopology, puc: int, sources: Sequence[int], monitors: Sequence[int]) -> dict[str, str]:
@@ -323,8 +319,7 @@ def defects_from_fit(
         if not laws.any():
             coupling = smallest + (largest - smallest) * np.cos(alpha / 2.0) ** 2
             slope = 0.5 * (largest - smallest) * abs(np.sin(alpha))
-            # k = least + (largest - least)·cos²(α/2). At an extreme the slope vanishes, and the error is of second
-            # order.
+            # k = least + (largest - least)·cos²(α/2). At an extreme the slope is 0, and the error of second order.
             off = float(np.hypot(slope * sigma[puc], 0.25 * (largest - smallest) * sigma[puc] ** 2))
             defects.append(stuck_puc_defect(puc, channels, float(coupling), off))
             continue

@@ -95,8 +95,7 @@ class Miswiring:
                 laws[heater] = [prior.mean[model.space.group(name)][by] for name in LAW_TERMS]
         else:
             laws = self.with_expected_laws(parameters, heaters).heater_law
-        # With wrong channels the fitted phases of both PUCs are meaningless, so all combinations on a 45° grid are
-        # tried.
+        # With wrong channels the fitted phases of both PUCs are meaningless: try all combinations on a 45° grid.
         turns = np.arange(_PHASES) * 2.0 * np.pi / _PHASES
         best, lowest_cost = parameters, np.inf
         for first, second in itertools.product(turns, turns):

@@ -251,14 +251,10 @@ class _Statistics:
     def of(
         cls, fit: FitResult, last: Posterior, record_covariance: Real, aged: Real, possible: PossibleChanges
     ) -> _Statistics:
-        """Return the information of a fit about the possible changes.
+        """Return the information of a fit, in which everything may change, about the possible changes.
 
-        Args:
-            fit: Fit in which everything may change.
-            last: The record.
-            record_covariance: Covariance of the record, with tolerated changes; shape ``(P, P)``.
-            aged: Prior covariance of the fit, shape ``(P, P)``.
-            possible: All possible changes.
+        ``record_covariance`` is that of the record with tolerated changes, ``aged`` the prior covariance of the fit;
+        both have the shape ``(P, P)``.
         """
         free = last.free
         spread = np.sqrt(np.diag(aged))
@@ -345,11 +341,7 @@ class _Statistics:
 class _Explanation:
     """Search for the fewest changes that explain the readings.
 
-    Args:
-        statistics: Information of the readings.
-
-    Attributes:
-        variances: Prior variance of every change, 0 for unchanged elements; shape ``(K,)``.
+    ``variances`` is the prior variance of every change, shape ``(K,)``; 0 for unchanged elements.
     """
 
     def __init__(self, statistics: _Statistics, possible: PossibleChanges) -> None:

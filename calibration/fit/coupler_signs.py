@@ -69,8 +69,7 @@ def fit_with_best_signs(
     limit = model.work.spent + _MAX_WORK_SHARE * model.work.remaining
     for name in COUPLER_GROUPS:
         for puc in _pucs_with_barrier(name, model, likelihood, fit):
-            # A fit that explains its readings is only a few rounds from its end. Before that, most of the work is for
-            # the search for missing effects.
+            # A fit that explains its readings ends soon; before, most work is for the search for missing effects.
             if fit.discrepancy > 0.0 and (model.work.is_used_up or model.work.spent > limit):
                 return fit
             trial = _with_reversed_sign(name, puc, fitting, model, likelihood, prior, fit)

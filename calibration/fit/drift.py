@@ -190,11 +190,7 @@ class _ComparedReadings:
     places: NDArray[np.int64]
 
     def covariance(self, spread: Real) -> Real:
-        """Return the covariance of the residuals in units of the noise, shape ``(n, n)``.
-
-        Args:
-            spread: Covariance of the parameters, shape ``(size, size)``.
-        """
+        """Return the covariance of the residuals, ``(n, n)``, for that of the parameters, ``(size, size)``."""
         setting = self.places[:, 0]
         # Drift is common to all readings of one setting, and independent between settings.
         together = (setting[:, None] == setting) * (self.drift @ self.drift.T)
@@ -250,8 +246,7 @@ def _chi2_at_best_temperature(
         by_temperature = compared.slope @ warmed
         turned = np.linalg.solve(compared.covariance(spread), np.column_stack([compared.residual, by_temperature]))
         chi2 = float(compared.residual @ turned[:, 0] + rise**2) / max(len(compared.residual), 1)
-        # Newton iteration for one number with its prior. The step is limited because the slope is valid for a fraction
-        # of a loop only.
+        # Newton step for one number with its prior, limited because the slope is valid for a fraction of a loop only.
         step = float(by_temperature @ turned[:, 0] - rise) / (float(by_temperature @ turned[:, 1]) + 1.0)
         return chi2, min(max(step, -_LONGEST_STEP), _LONGEST_STEP)
 

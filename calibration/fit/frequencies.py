@@ -115,6 +115,5 @@ def fit_on_best_branch(fitting: GlobalFit, sigma_hz: float, fit: FitResult) -> F
     present_cost, present = few_rounds(fit.parameters)
     if cost >= present_cost:
         return present
-    # On the other branch readings depend on the frequencies differently, so the shifted point is good enough for a
-    # comparison only.
+    # There, readings depend on the frequencies differently: the shifted point is good enough for a comparison only.
     return fitting.run(moved.parameters, near=True, allow_near_information=True, convergence_sigma=ON_THE_WAY_SIGMA)

@@ -268,8 +268,7 @@ class PhaseSearch:
         reading = observations.reading_ma
         self._amplitude = np.sqrt(np.maximum(np.nan_to_num(reading), 0.0))
         mean = np.nanmean(np.maximum(reading, 0.0), axis=0)
-        # Amplitudes relative to the mean of their monitor, with ten times the noise floor added so that dark monitors
-        # do not dominate.
+        # Amplitudes relative to the mean of their monitor plus ten noise floors, so that dark monitors do not dominate.
         self._weight = np.where(np.isnan(reading), 0.0, 1.0 / np.sqrt(mean + 10.0 * noise.floor_ma))
 
     def run(

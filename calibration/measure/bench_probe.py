@@ -201,8 +201,7 @@ class BenchProbe:
         live_sources = {port: self._sources[port] for port in self.sources}
         devices = {self._inputs[port].source for port in live_sources}
         tunable = {port: hz for port in live_sources if (hz := self.tunable_hz(port)) is not None}
-        # Tunable sources are tuned to the fixed ones. The median is used so that one wrongly labelled source does not
-        # move the reference.
+        # Tunable sources are tuned to the median of the fixed ones, which one wrongly labelled source does not move.
         fixed = [source.frequency_hz() for port, source in live_sources.items() if port not in tunable]
         stated = fixed or [source.frequency_hz() for source in live_sources.values()]
         nominal_nm = round(wavelength_m_from_frequency_hz(float(np.median(stated))) * 1e9, 9) if stated else 1550.0

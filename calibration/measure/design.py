@@ -79,8 +79,7 @@ class IncrementalSettings:
         following = currents_ma.copy()
         chosen = rng.choice(len(currents_ma), min(self.changed, len(currents_ma)), replace=False)
         following[chosen] = self._draw(rng, chosen)
-        # A setting with all heaters off is a reference setting, which no fit uses; a chip with few heaters would get it
-        # often.
+        # No fit uses the reference setting with all heaters off, which a chip with few heaters would get often.
         if not following.any() and (driven := np.flatnonzero(self.max_ma)).size:
             heater = int(rng.choice(driven))
             following[heater] = np.sqrt(rng.random()) * self.max_ma[heater]

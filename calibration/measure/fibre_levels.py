@@ -84,8 +84,7 @@ def losses_from_levels_db(
             leaving_dbm[index, column] - dbm for index, dbm in read if leaving_dbm[index, column] > _MIN_DBM
         ]
         if differences_db:
-            # The median ignores settings in which the port is nearly dark: there a small model error is several
-            # decibels.
+            # The median ignores settings in which the port is nearly dark, where a small model error is several dB.
             scatter = float(np.std(differences_db)) / np.sqrt(len(differences_db))
             losses[port] = float(np.median(differences_db)), max(scatter, _MIN_SIGMA_DB)
     return losses

@@ -120,8 +120,7 @@ def fit_heater(
 
     ``heaters`` are the expected heaters of the chip, ``terms`` what the paths of light add to a fringe.
     """
-    # All constants of the fit hold for the published heaters, so squared currents are in units in which this heater
-    # equals them.
+    # The constants hold for published heaters: squared currents are in units in which this heater equals them.
     per_ma2 = heaters.per_ma2
     traces = [_scaled(sweep, noise, per_ma2) for sweep in sweeps]
     low, high = heaters.rho2_range
@@ -132,8 +131,7 @@ def fit_heater(
     choices = itertools.product((_AS_PUBLISHED, _WIDE_BENDING_PRIOR), terms.orders, (False, True))
     forms = [_NumeratorForm(orders, drift, bending) for bending, orders, drift in choices]
     (fit, per_freedom), *others = _fit_forms(forms, traces, rho2_range, terms)
-    # The simplest form comes first; more terms must improve the fit enough, because with eight levels each term uses an
-    # eighth of the data.
+    # The simplest form comes first. More terms must improve the fit enough: each uses one level of some eight.
     for form, (other_fit, other_per_freedom) in zip(forms[1:], others, strict=True):
         if other_per_freedom * form.bending.min_improvement < per_freedom:
             fit, per_freedom = other_fit, other_per_freedom
@@ -260,8 +258,7 @@ def _half_rate_aliases(fits: Sequence[_Point], traces: Sequence[_SweepTrace]) ->
 def _scaled(sweep: HeaterSweep, noise: NoiseModel, per_ma2: float) -> _SweepTrace:
     readings = sweep.reading_ma[:, np.isfinite(sweep.reading_ma).all(axis=0)]
     mean = readings.mean(axis=0)
-    # The weight of a detector is its noise at the mean reading, plus half a per cent for effects that this formula
-    # ignores.
+    # The weight of a detector: noise at the mean reading, plus half a per cent for effects that are ignored here.
     scaled = (readings - mean) / np.hypot(noise.sigma_ma(mean), _MODEL_ERROR * mean)
     modulation = float(np.sqrt((scaled**2).mean(axis=0).max(initial=0.0)))
     # The numerators are free for each detector, so only the column space counts: 28 detectors are compressed without

@@ -93,8 +93,7 @@ class HeaterSweeps:
         near = light.entering[:, list(sources)]
         # Column v holds the source that gives each PUC the (v+1)-th most light.
         self._sources = np.array(sources)[np.argsort(-near, axis=1, kind="stable")]
-        # Levels start at zero and are uniform in I²: the fit cannot slip by a fringe, and all parts of the law count
-        # alike.
+        # Levels start at zero, so the fit cannot slip by a fringe. Uniform in I², all parts of the law count alike.
         self._use_levels(first_levels(plan, logbook.probe.mesh, len(logbook.probe.monitors)))
         # All heaters get random currents, because random backgrounds are rarely dark.
         self._level = rng.integers(self._levels, size=2 * logbook.probe.mesh.n_pucs)
@@ -127,8 +126,7 @@ class HeaterSweeps:
     ) -> None:
         """Sweep all heaters and store their results in ``fits``.
 
-        ``on_step`` is called with the numbers of finished and planned sweeps, ``on_heater`` with each heater and its
-        fit.
+        ``on_step`` is called with the numbers of finished and planned sweeps, ``on_heater`` with a heater and its fit.
         """
         pending = sorted(self._sweeps)
         finished, planned = 0, len(pending)
@@ -136,8 +134,7 @@ class HeaterSweeps:
             if view == self._views:
                 pending = [heater for heater in pending if fits[heater].law is None]
             if view >= (1 if self._cold_first else _FIXED_VIEWS) and pending:
-                # Only few heaters are still swept, so the background would hardly change and dark heaters would stay
-                # dark.
+                # With few heaters left, the background would hardly change, and dark heaters would stay dark.
                 self._use_levels(self._plan.levels)
                 self._level = self._other.integers(self._levels, size=len(self._level))
                 self._last = None

@@ -370,8 +370,7 @@ class Logbook:
             self._is_setting_applied = False  # after a failure here the state of the heaters is unknown
             readings = measure()
             self._is_setting_applied = True
-            # A resumed run aligns the polarization again, with another result. Readings scaled to the old power belong
-            # to one run.
+            # A resumed run aligns the polarization anew. Scaled to the old power, all readings belong to one run.
             return np.asarray(readings * 10.0 ** (-0.1 * self.light_db.get(self._source(), 0.0)))
 
         answers = self._answer("settings", self._source(), request, currents_ma.copy())
@@ -393,8 +392,7 @@ class Logbook:
         entry = LogbookEntry(kind, source, currents_ma, np.zeros((0, 0)), requested_hz=requested_hz)
         if number < len(self._before):
             old = self._before[number]
-            # All requests are a function of plan, seed and readings. A different request means that one of them has
-            # changed.
+            # Requests follow from plan, seed and readings: a different request means that one of them has changed.
             if not old.has_same_request(entry):
                 raise CalibrationError(
                     f"entry {number} of the interrupted run answers a different request",
@@ -468,8 +466,7 @@ class Logbook:
         for entry in self.entries:
             if entry.kind == "tuned":
                 last_hz[entry.source] = float(entry.answer[0, 0])
-                # Absolute frequencies are known to a few GHz only; frequency differences of a source are known much
-                # better.
+                # Absolute frequencies are known to a few GHz only, frequency differences of a source much better.
                 first_hz.setdefault(entry.source, last_hz[entry.source])
             elif entry.kind == "meter":
                 meter_port = entry.source

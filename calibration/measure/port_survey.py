@@ -28,8 +28,7 @@ _READINGS = 16
 _MIN_BACKGROUNDS = 3
 # Settings in which every monitor is read, because a monitor may be dark by interference in one of them.
 _MIN_REPEATED_READINGS = 24
-# Extra settings for elements that are dark in all of these; on one chip of thirty, one of 28 monitors is dark by
-# interference.
+# Extra settings for elements that are dark in all of these: on one chip of thirty, one of 28 monitors by interference.
 _FURTHER_BACKGROUNDS = 6
 _LIVE_SIGMA = 10.0
 MIN_CONTRAST = 300.0

@@ -167,8 +167,7 @@ def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> tuple[float | None
     longest_s = waits_s[-2]
     grid = np.log(np.geomspace(longest_s / 128.0, longest_s, 64))
     one_term, two_term = (_best_fit(waits_s, scaled, grid, n_terms) for n_terms in _TERMS)
-    # If light follows heat linearly, the second power contains only noise, and exp(-t/2τ) explains the readings as
-    # well.
+    # If light is linear in heat, the second power contains only noise, and exp(-t/2τ) explains the readings as well.
     misfit, log_tau = one_term if one_term[0] <= _AS_GOOD * two_term[0] else two_term
     mean_square = float(((scaled - scaled.mean(axis=0)) ** 2).sum()) / ((len(waits_s) - 1) * scaled.shape[1])
     is_mixed = misfit > _MIXED * mean_square
@@ -182,8 +181,7 @@ def _best_fit(waits_s: Real, readings: Real, grid: Real, n_terms: int) -> tuple[
     """Fit a power series with ``n_terms`` terms; return the mean squared residual and log(tau)."""
 
     def mean_square_residual(log_tau: float) -> float:
-        # Phases follow exp(-t/τ), and powers are nonlinear functions of phases: a power series whose term 0 is the
-        # final level.
+        # Phases follow exp(-t/τ), and powers are nonlinear in phases: a power series whose term 0 is the final level.
         series = np.exp(-waits_s / math.exp(log_tau))[:, None] ** np.arange(n_terms)
         residual = readings - series @ np.linalg.lstsq(series, readings, rcond=None)[0]
         return float((residual**2).sum() / ((len(waits_s) - n_terms) * readings.shape[1]))

@@ -150,8 +150,7 @@ class Heating:
         ``heated`` is the result of :meth:`phases`. ``arm``, ``(N, M, heaters)``, and ``joint``, ``(N, M, joints)``, are
         derivatives of M numbers per setting by phases. The result, by parameter group, has shapes ``(N, M, size)``.
         """
-        # One matrix product gives the derivative of every reading by the heat of every heater, over all arms and
-        # joints.
+        # One product over all arms and joints gives the derivatives of all readings by the heat of all heaters.
         by_heat, by_own = self._by_heat(parameters, arm, joint), _by_own(arm, heated)
         live, per_rho = parameters.heater_law[:, 0] != 0.0, self.heat_mw_per_rad(parameters)
         result: dict[str, Slopes] = {}

@@ -44,8 +44,7 @@ class MeanLight:
     @classmethod
     def of(cls, mesh: MeshTopology) -> MeanLight:
         """Return the mean power between all ports if every PUC splits evenly."""
-        # A PUC that splits evenly sends half of the power, less its loss, to each output, from either input. Other
-        # cells split the power as designed.
+        # A PUC sends half of the power, less its loss, from either input to each output. Others split as designed.
         solver, gain = Solver(mesh), 10.0 ** (-PUC_LOSS_DB * mesh.loss_share / 10.0)
         first, second = mesh.nominal_eta
         cross = first * (1.0 - second) + second * (1.0 - first)

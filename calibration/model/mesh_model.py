@@ -104,8 +104,7 @@ class _SettingLight:
 class MeshModel:
     """Predicts the photocurrents of a mesh.
 
-    All methods that take observations raise ``ConfigError`` if a source port is not part of the model, or if the
-    monitors differ.
+    Methods that take observations raise ``ConfigError`` if a source port is not in the model, or if monitors differ.
 
     Args:
         mesh: The mesh.
@@ -240,8 +239,7 @@ class MeshModel:
 
     def by_common_phase(self, parameters: MeshParameters, observations: Observations) -> Real:
         """Return the derivatives of all readings by a phase common to all PUCs, shape ``(settings, monitors)``."""
-        # A frequency change is a phase 2πτ·δf common to all PUCs. Two predictions take a fraction of the time of the
-        # derivatives by all parameters.
+        # A frequency change is a phase 2πτ·δf common to all PUCs. Two predictions are faster than all derivatives.
         step_hz = _STEP_RAD / (2.0 * np.pi * parameters.delay_s)
         forward, behind = (
             self.predict(parameters, replace(observations, detuning_hz=observations.detunings_hz + shift_hz))

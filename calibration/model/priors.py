@@ -135,8 +135,7 @@ def default_prior(
     if not np.isfinite(mean).all():
         where = space.describe(int(np.flatnonzero(~np.isfinite(mean))[0]))
         raise ConfigError(f"the start point has no value for {where}", hint="Remove dead monitors first.")
-    # These keep the expected means: the start has no better values, and a prior around the start would constrain
-    # nothing.
+    # These keep the expected means: a prior around the start, which has no better values, would constrain nothing.
     mean[space.group("loss_db")] = puc_loss_db * space.mesh.loss_share
     mean[space.group("coupler_common_rad")] = mean[space.group("coupler_difference_rad")] = 0.0
     mean[space.group("heat_factor")] = 1.0

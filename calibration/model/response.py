@@ -4,8 +4,7 @@
 
 e is the effective photocurrent, L the photocurrent proportional to the light, ripple the transmission of the port for
 each source, X the leakage between neighbours, c the compression, g the deviation of the amplifiers' gain and o the
-offset. Without additional effects
-(:mod:`calibration.model.physics`) the reading is L.
+offset. Without additional effects (:mod:`calibration.model.physics`) the reading is L.
 """
 
 from __future__ import annotations
