@@ -315,7 +315,9 @@ def defects_from_fit(
         if not (mesh.interferes[puc] and has_channel):
             continue
         if smallest > _BALANCED_LEAK or largest < 1.0 - _BALANCED_LEAK:
-            defects.append(_off_balance(puc, smallest, largest))
+            bar, cross = (-10.0 * np.log10(max(leak, 1e-9) / (1.0 - leak)) for leak in (smallest, 1.0 - largest))
+            facts: dict[str, Any] = {"least": smallest, "largest": largest, "bar": bar, "cross": cross}
+            defects.append(_defect("couplers off balance", "puc", puc, puc=puc, **facts))
         if not laws.any():
             coupling = smallest + (largest - smallest) * np.cos(alpha / 2.0) ** 2
             slope = 0.5 * (largest - smallest) * abs(np.sin(alpha))
@@ -325,11 +327,6 @@ def defects_from_fit(
             continue
         defects += _weak_heaters(puc, laws, alpha, (smallest, largest), channels, max_ma)
     return tuple(defects)
-
-
-def _off_balance(puc: int, smallest: float, largest: float) -> Defect:
-    bar, cross = (-10.0 * np.log10(max(leak, 1e-9) / (1.0 - leak)) for leak in (smallest, 1.0 - largest))
-    return _defect("couplers off balance", "puc", puc, puc=puc, least=smallest, largest=largest, bar=bar, cross=cross)
 
 
 def _weak_heaters(

@@ -118,11 +118,6 @@ class PossibleChanges:
         return np.array([LARGEST_CHANGE[kind] for kind in self.kinds])
 
     @property
-    def tolerated(self) -> Real:
-        """Change of every element that counts as none, shape ``(K,)``."""
-        return np.array([SMALLEST_CHANGE[kind] for kind in self.kinds])
-
-    @property
     def measured_information(self) -> Real:
         """Information from other instruments about every change, shape ``(K,)``; 0 if not measured."""
         return np.where(np.isfinite(self.measured), RESISTANCE_SIGMA**-2, 0.0)
@@ -207,7 +202,7 @@ def find_changes(
     aged = covariance + scaled_directions @ scaled_directions.T + drifted
     complete_fit = GlobalFit(model, likelihood, prior_of(last.vector, aged, free), free).run(last.parameters)
     record_covariance = covariance[np.ix_(free, free)]
-    small = possible.directions[free] * possible.tolerated
+    small = possible.directions[free] * [SMALLEST_CHANGE[kind] for kind in possible.kinds]
     tolerant = record_covariance + small @ small.T
     statistics = _Statistics.of(complete_fit, last, tolerant, aged[np.ix_(free, free)], possible)
     variances = _Explanation(statistics, possible).search()

@@ -44,11 +44,8 @@ def find_detunings(
         if not len(settings):
             continue
         thinned = likelihood[settings]
-        costs = []
-        for step in steps:
-            tried = detuning.copy()
-            tried[number] += step
-            costs.append(robust_cost(model, replace(parameters, source_detuning_hz=tried), thinned))
+        trials = detuning + np.outer(steps, np.eye(len(sources))[number])
+        costs = [robust_cost(model, replace(parameters, source_detuning_hz=trial), thinned) for trial in trials]
         detuning[number] += steps[int(np.argmin(costs))]
     return replace(parameters, source_detuning_hz=detuning)
 

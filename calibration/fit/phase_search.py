@@ -292,7 +292,8 @@ class PhaseSearch:
         """
         self._on_step = on_step
         if before is None:
-            point = self._random_point(guess.passive_rad)
+            joints_rad = self._rng.uniform(0.0, 2.0 * np.pi, self._n_phases - self._n_pucs)
+            point = np.concatenate([guess.passive_rad, joints_rad, np.zeros(self._n_sources)])
         else:
             point, levels = _to_point(before), before.levels
         best = self._resolve_laser_valleys(self._search_from(point, levels))
@@ -331,10 +332,6 @@ class PhaseSearch:
         point = self._scan_frequencies(_to_point(search_result), (np.sqrt(source), np.sqrt(corrected.levels.monitor)))
         turned = point[-self._n_sources :]
         return replace(search_result, source_phase_rad=turned - turned[0])
-
-    def _random_point(self, passive_rad: Real) -> Real:
-        joints_rad = self._rng.uniform(0.0, 2.0 * np.pi, len(self._model.mesh.joints))
-        return np.concatenate([passive_rad, joints_rad, np.zeros(self._n_sources)])
 
     def _redrawn(self, search_result: SearchResult, guess: PassiveGuess, quantile: float) -> Real:
         point, misfit = _to_point(search_result), search_result.misfit

@@ -88,9 +88,8 @@ class ParameterSpace:
         is_affected = np.ones(self.size, dtype=np.bool_)
         for name in self.physics.names:
             if ROWS[name].per == "source and monitor":
-                group, n_monitors = self.groups[name], len(self.monitors)
-                is_affected[group] = False
-                is_affected[group.start + number * n_monitors : group.start + (number + 1) * n_monitors] = True
+                is_source = np.arange(len(self.sources)) == number
+                is_affected[self.groups[name]] = np.repeat(is_source, len(self.monitors))
         return is_affected
 
     def pack(self, parameters: MeshParameters) -> Real:
