@@ -118,10 +118,8 @@ def find_dead_heater(
     setting_costs = _SettingCosts(model, parameters, likelihood)
     # First all heaters on every sixth setting, then the best few on all. A real failure shows in many settings.
     coarse = np.arange(0, len(likelihood.observations), _COARSE)
-    live = [heater for heater in range(2 * model.mesh.n_pucs) if heater not in dead]
-    gain_by_heater = {
-        heater: setting_costs.best(heater, coarse, turns=1)[0] for heater in live if parameters.heater_law[heater, 0]
-    }
+    live = [heater for heater in np.flatnonzero(parameters.heater_law[:, 0]).tolist() if heater not in dead]
+    gain_by_heater = {heater: setting_costs.best(heater, coarse, turns=1)[0] for heater in live}
     shortlist = sorted(gain_by_heater, key=lambda heater: -gain_by_heater[heater])[:_SHORTLIST]
     every = np.arange(len(likelihood.observations))
     strongest = max(((*setting_costs.best(heater, every, _PHASES), heater) for heater in shortlist), default=None)

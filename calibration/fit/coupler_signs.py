@@ -106,11 +106,8 @@ def equivalent_solutions(model: MeshModel, likelihood: Likelihood, fit: FitResul
         small_rad = _SMALL_SIGMA * sigma_rad[angles]
         for puc in np.flatnonzero(fit.free[own] & fit.free[angles]).tolist():
             before = _values(fit.parameters, other)[puc]
-            points = [
-                point
-                for point in _with_reversed_arms(fit.parameters, name, puc)
-                if abs(_values(point, other)[puc] - before) > small_rad[puc]
-            ]
+            turned = _with_reversed_arms(fit.parameters, name, puc)
+            points = [point for point in turned if abs(_values(point, other)[puc] - before) > small_rad[puc]]
             chi2 = [light.chi2(point) for point in points]
             if not points or step * min(chi2) > _MAX_UNADJUSTED:
                 continue

@@ -209,9 +209,7 @@ def _compare_readings(model: MeshModel, likelihood: Likelihood, parameters: Mesh
         slopes.append((part.jacobian / sigma[..., None])[informative])
         drifts.append((drift_slopes_ma(model, parameters, part, likelihood.drift) / sigma[..., None])[informative])
         places.append(np.argwhere(informative) + np.array([part.settings.start, 0]))
-    return _ComparedReadings(
-        np.concatenate(residuals), np.concatenate(slopes), np.concatenate(drifts), np.concatenate(places)
-    )
+    return _ComparedReadings(*map(np.concatenate, (residuals, slopes, drifts, places)))
 
 
 def _second_order_errors(

@@ -109,11 +109,8 @@ def mean_levels(observations: Observations, sources: tuple[int, ...], light: Mea
     seen = np.flatnonzero(np.isfinite(excess).any(axis=0))
     # For a monitor that reads zero in most settings, use a quantile of its brighter readings.
     dark = (share[:, seen] <= 0.0).sum(axis=0) / reached[:, seen].sum(axis=0)
-    faint = [
-        (int(index), 0.5 * (1.0 + min(part, _MAX_DARK_FRACTION)))
-        for index, part in zip(seen, dark, strict=True)
-        if part >= 0.5
-    ]
+    quantiles = 0.5 * (1.0 + np.minimum(dark, _MAX_DARK_FRACTION))
+    faint = list(zip(seen[dark >= 0.5].tolist(), quantiles[dark >= 0.5].tolist(), strict=True))
     for _ in range(_LEVEL_ROUNDS):
         for index in range(len(sources)):
             # Alternate medians for sources and monitors. A mean would follow the brightest speckle.
@@ -324,11 +321,8 @@ class PhaseSearch:
         """
         # Monitor levels are known from this result; source levels are relative to them.
         source = np.concatenate([corrected.levels.source, levels.source[1:]])
-        search_result = replace(
-            corrected,
-            source_phase_rad=np.zeros(self._n_sources),
-            levels=replace(levels, source=source, monitor=corrected.levels.monitor),
-        )
+        levels = replace(levels, source=source, monitor=corrected.levels.monitor)
+        search_result = replace(corrected, source_phase_rad=np.zeros(self._n_sources), levels=levels)
         point = self._scan_frequencies(_to_point(search_result), (np.sqrt(source), np.sqrt(corrected.levels.monitor)))
         turned = point[-self._n_sources :]
         return replace(search_result, source_phase_rad=turned - turned[0])

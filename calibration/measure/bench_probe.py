@@ -335,9 +335,8 @@ class BenchProbe:
         self._active_port = None  # several sources are on: the next light_only_port switches the others off
         try:
             bench.run_parallel([(self._inputs[port].source, self._sources[port].on) for port in chosen])
-            readings = bench.run_parallel(
-                [(self._inputs[port].polarization or "", functools.partial(search, port)) for port in chosen]
-            )
+            searches = [(self._inputs[port].polarization or "", functools.partial(search, port)) for port in chosen]
+            readings = bench.run_parallel(searches)
         except DeviceError:
             return {}
         return {port: alignment for port, alignment in zip(chosen, readings, strict=True) if alignment is not None}
@@ -414,11 +413,8 @@ class BenchProbe:
 
     def fibre_dbm(self) -> dict[int, float]:
         """Return the power in dBm that leaves each port with an external meter into its fibre."""
-        readings = {
-            (name, reading.channel): reading
-            for name, meter in self._bench.meters.items()
-            for reading in meter.read_all()
-        }
+        meters = self._bench.meters.items()
+        readings = {(name, reading.channel): reading for name, meter in meters for reading in meter.read_all()}
         powers: dict[int, float] = {}
         for output in self._wiring.outputs:
             reading = (

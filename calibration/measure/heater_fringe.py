@@ -140,11 +140,10 @@ def fit_heater(
     rho2_ma2, rho4_ma4, rho6_ma6 = (float(rho2 * bending**n * per_ma2 ** (n + 1)) for n in range(3))
     law = HeaterLaw(rho2_ma2, rho4_ma4, heater_max_ma, rho6_ma6)
     # If another ρ2 fits nearly as well, the heater is swept again with another source instead of guessing.
-    ambiguous = any(
-        abs(other.point[0] - rho2) > _DISTINCT and other.cost - best.cost < _AMBIGUOUS_SIGMA * max(per_freedom, 1.0)
-        for other in fit[1:]
-    )
-    sigma = np.inf if ambiguous else np.sqrt(max(per_freedom, 1.0)) * _turn_sigma(best)
+    excess = max(per_freedom, 1.0)
+    similar = [other for other in fit[1:] if other.cost - best.cost < _AMBIGUOUS_SIGMA * excess]
+    ambiguous = any(abs(other.point[0] - rho2) > _DISTINCT for other in similar)
+    sigma = np.inf if ambiguous else np.sqrt(excess) * _turn_sigma(best)
     return HeaterFit(law, float(sigma), float(np.sqrt(per_freedom)), modulation)
 
 

@@ -103,10 +103,8 @@ class Responses:
         model = MeshModel(mesh, self.sources, self.monitors, heaters.ohm)
         n_sources = len(self.sources)
         no_readings = np.zeros((n_sources * len(currents_ma), len(self.monitors)))
-        settings = Observations(
-            np.tile(currents_ma, (n_sources, 1)), np.repeat(self.sources, len(currents_ma)), self.monitors, no_readings,
-            no_readings > 0.0,
-        )  # fmt: skip
+        currents, source = np.tile(currents_ma, (n_sources, 1)), np.repeat(self.sources, len(currents_ma))
+        settings = Observations(currents, source, self.monitors, no_readings, no_readings > 0.0)
         laws = np.zeros((2 * mesh.n_pucs, 3))
         laws[:, 0] = np.mean(heaters.rho2_range)
         chip_responses = []

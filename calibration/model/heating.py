@@ -252,18 +252,14 @@ class Heating:
         return crosstalk if rise is None and sides is None else self._distances.directed(crosstalk, rise, sides)
 
     def _by_direction(self, name: str, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        distances = self._distances
-        angles = {
-            "crosstalk_directions": (distances.arm_turns, distances.joint_turns),
-            "crosstalk_sides": (distances.arm_sides, distances.joint_sides),
-        }[name]
-        alike = self.crosstalk(replace(parameters, extra_physics={}))
-        columns = [
-            _by_crosstalk_factor(
-                ThermalCrosstalk(alike.arm_rad_per_mw * on_arm, alike.joint_rad_per_mw * on_joint), heat_mw, arm, joint
-            )
-            for on_arm, on_joint in zip(*angles, strict=True)
-        ]
+        alike, distances = self.crosstalk(replace(parameters, extra_physics={})), self._distances
+        angles = distances.arm_turns, distances.joint_turns
+        if name == "crosstalk_sides":
+            angles = distances.arm_sides, distances.joint_sides
+        columns = []
+        for on_arm, on_joint in zip(*angles, strict=True):
+            directed = ThermalCrosstalk(alike.arm_rad_per_mw * on_arm, alike.joint_rad_per_mw * on_joint)
+            columns.append(_by_crosstalk_factor(directed, heat_mw, arm, joint))
         return np.stack(columns, axis=-1)
 
     def _unit_couplings(self, length_mm: float) -> tuple[ThermalCrosstalk, ...]:

@@ -161,12 +161,10 @@ class AmplitudeModel:
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
         every = np.arange(4 * self.mesh.n_pucs)
         # Only the requested monitors are solved: few common monitors take a fraction of the time of all.
-        entries, place = np.unique(
-            np.concatenate([self._monitor[monitor].ravel(), *self._source_entries[:, source]]), return_inverse=True
-        )
-        monitor_places, *source_places = np.split(
-            place, monitor.size + len(source) * np.arange(len(self._source_entries))
-        )
+        used = np.concatenate([self._monitor[monitor].ravel(), *self._source_entries[:, source]])
+        entries, place = np.unique(used, return_inverse=True)
+        firsts = monitor.size + len(source) * np.arange(len(self._source_entries))
+        monitor_places, *source_places = np.split(place, firsts)
         waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[self._ports[entries]], every)
         row = np.arange(len(source))
         lights = [waves[row, :, i] for i in source_places]

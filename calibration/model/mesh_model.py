@@ -343,9 +343,8 @@ class MeshModel:
             before = response.light_ma / response.ripple
             total[self.space.groups["monitor_db"]] += (_LN10_PER_10 * light_weights * before).sum(axis=0)
             past = before - sum(light.linear for light in lights)
-            np.add.at(
-                total, self.space.groups["source_db"].start + number[part], (_LN10_PER_10 * light_weights * past).sum(1)
-            )
+            sources = self.space.groups["source_db"].start + number[part]
+            np.add.at(total, sources, (_LN10_PER_10 * light_weights * past).sum(axis=1))
             for name, columns in self._by_detector(parameters, response, number[part]):
                 total[self.space.groups[name]] += np.einsum("nm,nmp->p", weight[part], columns)
         if pairs:
@@ -458,12 +457,10 @@ class MeshModel:
         (a_u, a_l), (b_u, b_l) = _between_couplers(cells, entering)  # light arriving at end A and at end B
         (p_u, p_l), (q_u, q_l) = _between_couplers(cells, adjoint)
         half = 0.5 * np.asarray(cells.arm_difference_db)
+        arms = (cells.loss_db + half, cells.phase_upper), (cells.loss_db - half, cells.phase_lower)
         upper, lower = (
-            (10.0 ** (-loss_db / 20.0) * np.exp(-1j * phase))[:, None].astype(adjoint.dtype)
-            for loss_db, phase in (
-                (cells.loss_db + half, cells.phase_upper), (cells.loss_db - half, cells.phase_lower)
-            )
-        )  # fmt: skip
+            (10.0 ** (-loss_db / 20.0) * np.exp(-1j * phase))[:, None].astype(adjoint.dtype) for loss_db, phase in arms
+        )
         # Upper and lower arm; a came in by end A and leaves by end B, b the other way.
         ua, ub, la, lb = upper * a_u, upper * b_u, lower * a_l, lower * b_l
         through_u, through_l = q_u * ua + p_u * ub, q_l * la + p_l * lb
@@ -497,11 +494,9 @@ class MeshModel:
         """Yield derivatives, ``(settings, K, size)``, by real and imaginary parts of reflections."""
         names, entering = self.space.physics.names, light.entering.astype(adjoint.dtype)
         if "facet_reflection" in names:
+            fed = (waves[..., self._solver.port_feeds].astype(np.complex128) for waves in (entering, adjoint))
             incoming, outgoing = (
-                np.moveaxis(self._solver.leaving(light.elements, np.moveaxis(waves, 1, 2)), 2, 1)
-                for waves in (
-                    light[..., self._solver.port_feeds].astype(np.complex128) for light in (entering, adjoint)
-                )
+                np.moveaxis(self._solver.leaving(light.elements, np.moveaxis(waves, 1, 2)), 2, 1) for waves in fed
             )
             yield "facet_reflection", _parts(incoming * outgoing)
         if "joint_reflection" in names:

@@ -193,9 +193,8 @@ def run_prior(
     level_db = 10.0 * np.log10(start.monitor_ma_per_mw)
     # Levels of the start are accurate to a decibel. A monitor far from the others has another range or is broken, and a
     # tight prior would move its error into the losses of the path.
-    is_outlier = np.abs(level_db - np.median(level_db)) > max(
-        _MIN_OUTLIER_DB, _MIN_OUTLIER_SIGMA * device.monitor_spread_db
-    )
+    usual_db = max(_MIN_OUTLIER_DB, _MIN_OUTLIER_SIGMA * device.monitor_spread_db)
+    is_outlier = np.abs(level_db - np.median(level_db)) > usual_db
     # A stuck PUC changes the light at its own port; this is not the responsivity of the monitor there.
     at = np.array(space.mesh.port_puc_port, dtype=np.int64)[list(space.monitors)] // 4
     stuck = (start.heater_law.reshape(space.mesh.n_pucs, -1) == 0.0).all(axis=1)
