@@ -189,10 +189,8 @@ class BenchProbe:
                 raise ConfigError(
                     f"one source of this bench feeds {_format_ports([group])}, but the calibration record was made "
                     f"with light at {_format_ports(before)}",
-                    hint=(
-                        "Restore the wiring used for the calibration, or calibrate again. The record still describes "
-                        "the mesh itself."
-                    ),
+                    hint="Restore the wiring used for the calibration, or calibrate again. The record still describes "
+                    "the mesh itself.",
                 )
 
     def device_under_test(self) -> DeviceUnderTest:

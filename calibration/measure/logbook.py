@@ -52,13 +52,8 @@ class LogbookEntry:
 
     def has_same_request(self, other: LogbookEntry) -> bool:
         """Return whether two entries contain the same request."""
-        return (
-            self.kind == other.kind
-            and self.source == other.source
-            and self.requested_hz == other.requested_hz
-            and self.currents_ma.shape == other.currents_ma.shape
-            and bool(np.allclose(self.currents_ma, other.currents_ma, rtol=0.0, atol=_SAME_MA))
-        )
+        one, two = ((each.kind, each.source, each.requested_hz, each.currents_ma.shape) for each in (self, other))
+        return one == two and np.allclose(self.currents_ma, other.currents_ma, rtol=0.0, atol=_SAME_MA)
 
     def document(self) -> dict[str, Any]:
         """Return the entry as a JSON document."""
@@ -318,8 +313,7 @@ class Logbook:
             self._return_to_setting()
             return self.probe.heater_resistances_ohm()[None]
 
-        resistances: Real = self._answer("resistances", self._source(), request)[0]
-        return resistances
+        return np.squeeze(self._answer("resistances", self._source(), request), axis=0)
 
     def _return_to_setting(self) -> None:
         if self._applied is not None and not self._is_setting_applied:
