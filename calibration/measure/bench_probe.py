@@ -287,7 +287,8 @@ class BenchProbe:
                     together[port] = self._alignment(port, self._total_ma)
                 # One dark port does not stop the calibration: its PUCs are measured from other ports.
                 except (CircuitError, DeviceError) as error:
-                    self._is_dark(port, error)
+                    self._dead_ports[port] = str(error)
+                    self._bench.events.add("source dark", port=port, reason=str(error))
             n_finished += 1
             on_step(n_finished, len(self._inputs))
         for port, alignment in together.items():
@@ -342,10 +343,6 @@ class BenchProbe:
     def _alignment(self, port: int, read: Callable[[], float]) -> Alignment:
         name = self._inputs[port].polarization or ""
         return self._aligner.maximise(name, self._bench.polarizer(name), read)
-
-    def _is_dark(self, port: int, error: LumionError) -> None:
-        self._dead_ports[port] = str(error)
-        self._bench.events.add("source dark", port=port, reason=str(error))
 
     def measure_heater_time_constant(self) -> None:
         """Measure the thermal time constant of the heaters unless it is known; heaters are off afterwards.
