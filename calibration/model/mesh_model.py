@@ -152,6 +152,7 @@ class MeshModel:
         self._second_ports = np.array([self.space.seconds.get(port, port) for port in sources], dtype=np.int64)
         numbers = {port: number for number, port in enumerate(self.space.seconds)}
         self._second_number = np.array([numbers.get(port, -1) for port in sources], dtype=np.int64)
+        # A model of the same mesh and light, with other monitors, effects or precision.
         self._with = functools.partial(
             MeshModel, mesh, sources, heater_ohm=heater_ohm, seconds=seconds, channels=channels,
             reference_hz=reference_hz, compiled=compiled, work=self.work,
