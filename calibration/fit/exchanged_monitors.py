@@ -53,8 +53,6 @@ def exchange_candidates(
     before = strength(0, 0)
     strength_by_pair = {pair: strength(*pair) for pair in itertools.combinations(range(len(observations.monitors)), 2)}
     ordered = sorted(strength_by_pair, key=lambda pair: -strength_by_pair[pair])
-    if not ordered or strength_by_pair[ordered[0]] < _MIN_RELATIVE_STRENGTH * before:
-        return []
-    if strength_by_pair[ordered[0]] > _CLEAR * before:
+    if ordered and strength_by_pair[ordered[0]] > _CLEAR * before:
         return ordered[:1]
     return [pair for pair in ordered if strength_by_pair[pair] > _MIN_RELATIVE_STRENGTH * before][:_MAX_CANDIDATES]

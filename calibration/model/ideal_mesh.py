@@ -65,11 +65,10 @@ class MeanLight:
     def dual_input_ports(self, seconds: Mapping[int, int]) -> MeanLight:
         """Return the mean power with both columns added for sources that feed two ports."""
         first, second = list(seconds), list(seconds.values())
-        entering, power, change = self.entering.copy(), self.power.copy(), self.by_bar_share.copy()
-        entering[:, first] += self.entering[:, second]
-        power[:, first] += self.power[:, second]
-        change[:, :, first] += self.by_bar_share[:, :, second]
-        return MeanLight(entering, power, change)
+        parts = [part.copy() for part in (self.entering, self.power, self.by_bar_share)]
+        for part in parts:
+            part[..., first] += part[..., second]
+        return MeanLight(*parts)
 
     def relative_swing(self, sources: Sequence[int], monitors: Sequence[int]) -> Real:
         """Return the derivative of the log of the power by bar fractions, ``(sources, monitors, pucs)``.

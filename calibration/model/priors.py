@@ -33,8 +33,7 @@ class Prior:
     def information(self, free: NDArray[np.bool_]) -> Real:
         """Return the inverse covariance of the free parameters, with the others fixed."""
         if self.precision is not None:
-            block: Real = self.precision[np.ix_(free, free)]
-            return block
+            return self.precision[np.ix_(free, free)]
         return np.diag(self.sigma[free] ** -2.0)
 
     def moved(self, groups: dict[str, float], space: ParameterSpace) -> Prior:

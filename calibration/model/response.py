@@ -126,8 +126,7 @@ class Response:
             direct[np.arange(n), :, number] = self.gain[..., None] * mixing * by_light[:, None]
             return direct.reshape(n, m, -1)
         if name == "level_gain":
-            by_level: Real = self.mixed_ma[..., None] * _level_shares(self.mixed_ma)[0]
-            return by_level
+            return self.mixed_ma[..., None] * _level_shares(self.mixed_ma)[0]
         columns = np.zeros((n, m, m))
         columns[:, every, every] = -(self.mixed_ma**2) if name == "compression_per_ma" else 1.0
         return columns
