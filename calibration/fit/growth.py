@@ -35,8 +35,8 @@ Real = NDArray[np.float64]
 _MAX_READINGS = 12_000
 # Field error that some small effect explains, and no effect that is larger than on any known chip.
 _MAX_SMALL_ERROR = 3e-3
-# Memory limit for the directions of pairs: 400 MB in single precision.
-_MAX_NUMBERS = 1e8
+# Memory limit for the derivatives of a pass: 240 MB in single precision.
+_MAX_NUMBERS = 6e7
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,16 +104,15 @@ def score_rows(
     prior_information = fit.prior_information * share
     pass_ = Pass(model, fit, thinned, small)
     laws = HeaterLaws(model, fit, likelihood.observations.currents_ma.max(axis=0), pass_.places)
-    equations = laws.at_constant_phase(pass_.equations())
-    selection = Selection(equations, prior_information, prior_slope, pass_.places, share)
+    selection = Selection(
+        laws.at_constant_phase(pass_.equations()), prior_information, prior_slope, pass_.places, share
+    )
     rows, tail, step = selection.rows(excluded), None, None
     chosen = selection.chosen({*excluded, *(row.name for row in PHYSICS if row.rare)}) or selection.chosen(excluded)
     number = [row.name for row in rows].index(LAW_DEVIATION)
-    effect = laws.deviation_effect(
-        equations, pass_.places[LAW_DEVIATION], rows[number].width, prior_information, prior_slope, share
-    )
+    effect = laws.deviation_effect(*selection.effect(LAW_DEVIATION), rows[number].width, share)
     rows[number] = replace(rows[number], shift=lambda: effect)
-    del selection, equations  # half a gigabyte on a large mesh, and pairs need as much
+    del selection  # half a gigabyte on a large mesh, and pairs need as much
     places = [(pass_.places[row.name], row.width) for row in chosen]
     if CROSSTALK_PAIRS in names:
         score, with_pairs = Pairs(model, fit, pass_).score(prior_information, prior_slope, places, share)

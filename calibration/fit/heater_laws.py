@@ -7,19 +7,20 @@ at the same time add to this sum, so that most of the shift is no error of the p
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
-from calibration.fit.row_scores import Equations, Halves, joined
+from calibration.fit.row_scores import Equations, Halves
 from calibration.model.gauge import visible_combinations
 from calibration.model.heating import law_point_weights
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import Single
 from calibration.model.physics import select_test_heaters
 from calibration.model.space import LAW_TERMS
-from calibration.model.symmetric import inverse_of, root_of, solved
+from calibration.model.symmetric import inverse_of, root_of, subtract_product
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
 Real = NDArray[np.float64]
@@ -66,64 +67,48 @@ class HeaterLaws:
         """Return normal equations for effects that leave the phases of heaters driven alone unchanged.
 
         The parameters of the effects change the laws as well. The shift of a law due to such an effect is the error of
-        the phase that light shows.
+        the phase that light shows. The given equations are overwritten.
         """
         terms = np.zeros((3, self._own_rad.shape[1], equations.across.shape[1]))
         for name in self._effects.keys() & self._slopes.keys():
             terms[..., self._effects[name]] = -self._in_three_terms(self._slopes[name])
         changes = self._as_parameters(terms)
         n, laws = len(changes), np.flatnonzero(changes.any(axis=1))
-        by_law = changes[laws]
+        by_law, halves_before = changes[laws], equations.halves
 
-        def changed(main: Real, before: Real, inner: Real, by_law: Real) -> tuple[Real, Real]:
-            across = main[:, laws] @ by_law
-            across += before
-            total = across[laws].T @ by_law
-            total += by_law.T @ before[laws]
-            total += inner
-            return across, total
+        def change(main: Real, across: Real, inner: Real, by_law: Real) -> None:
+            subtract_product(inner, -by_law.T, across[laws])
+            subtract_product(across, -main[:, laws], by_law)
+            subtract_product(inner, -across[laws].T, by_law)
 
         def with_changes(slope: Real, by_law: Real) -> Real:
             return np.concatenate([slope[:n], slope[n:] + by_law.T @ slope[laws]])
 
         def halves(chosen: NDArray[np.int64]) -> Halves:
-            informations, slopes = equations.halves(chosen)
+            informations, slopes = halves_before(chosen)
             own = by_law[:, chosen]
-            first, second = (
-                joined(half[:n, :n], *changed(half[:n, :n], half[:n, n:], half[n:, n:], own)) for half in informations
-            )
-            return (first, second), (with_changes(slopes[0], own), with_changes(slopes[1], own))
+            for half in informations:
+                change(half[:n, :n], half[:n, n:], half[n:, n:], own)
+                half[n:, :n] = half[:n, n:].T
+            return informations, (with_changes(slopes[0], own), with_changes(slopes[1], own))
 
-        across, inner = changed(equations.main[0] + equations.main[1], equations.across, equations.inner, by_law)
-        return Equations(equations.main, across, inner, with_changes(equations.slope, by_law), halves)
+        change(equations.main[0] + equations.main[1], equations.across, equations.inner, by_law)
+        return replace(equations, slope=with_changes(equations.slope, by_law), halves=halves)
 
     def deviation_effect(
-        self,
-        equations: Equations,
-        place: slice,
-        width: float,
-        prior_information: Real,
-        prior_slope: Real,
-        share: float,
+        self, by_deviation: Single, information: Real, slope: Real, width: float, share: float
     ) -> Single:
-        """Return the factor F of the covariance F·Fᵀ of the fitted parameters due to law deviations.
+        """Return the factor F of the covariance F·Fᵀ of the fitted parameters due to k law deviations.
 
         Args:
-            equations: Result of :meth:`at_constant_phase`.
-            place: Position of the deviations.
-            width: Their prior width.
-            prior_information: Shape ``(P, P)``; prior information about the fitted parameters.
-            prior_slope: Shape ``(P,)``; derivative of the cost of the prior.
+            by_deviation: Shape ``(P, k)``; change of the fitted parameters by the deviations.
+            information: Shape ``(k, k)``; information of the used settings about the deviations.
+            slope: Shape ``(k,)``; slope of the log likelihood.
+            width: Prior width of the deviations.
             share: Fraction of the settings that are used.
         """
-        n, across = len(prior_information), equations.across[:, place]
-        right = np.column_stack([across, equations.slope[:n] - prior_slope])
-        following = solved(equations.main[0] + equations.main[1] + prior_information, right)
-        by_deviation = following[:, :-1]
-        inner = (equations.inner[place, place] - across.T @ by_deviation) / share
-        covariance = inverse_of(inner + np.eye(len(inner)) * width**-2.0)
-        mean = covariance @ (equations.slope[n:][place] - across.T @ following[:, -1]) / share
-        deviations = np.column_stack([root_of(covariance), mean])
+        covariance = inverse_of(information / share + np.eye(len(slope)) * width**-2.0)
+        deviations = np.column_stack([root_of(covariance), covariance @ slope / share])
         return self._with_law_errors(by_deviation @ deviations, deviations).astype(np.float32)
 
     def _with_law_errors(self, shift: Real, deviations: Real) -> Real:

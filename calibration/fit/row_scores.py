@@ -209,7 +209,7 @@ class Selection:
     """Selection of the physical effects to add to a fit of P parameters, one after the other.
 
     Args:
-        equations: Normal equations of the fitted and all effect parameters.
+        equations: Normal equations of the fitted and all effect parameters; overwritten.
         prior_information: Shape ``(P, P)``; prior information about the fitted parameters.
         prior_slope: Shape ``(P,)``; derivative of the cost of the prior by the fitted parameters.
         places: Position of the parameters, by effect.
@@ -229,7 +229,7 @@ class Selection:
         right = np.column_stack([equations.across, equations.slope[:n] - prior_slope])
         following = solved(equations.main[0] + equations.main[1] + prior_information, right)
         slope: Real = equations.slope[n:] - equations.across.T @ following[:, -1]
-        information = equations.inner.copy()
+        information = equations.inner
         subtract_product(information, equations.across.T, following[:, :-1])
         scores = [self._score(name, information[group, group], slope[group]) for name, group in places.items()]
         self._scores = sorted(scores, key=lambda score: -score.gain)
@@ -243,6 +243,11 @@ class Selection:
         )
         ends = np.cumsum([0, *(places[name].stop - places[name].start for name in candidates)])
         self._candidate_places = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(candidates)}
+
+    def effect(self, name: str) -> tuple[Single, Real, Real]:
+        """Return how the fitted parameters follow an effect, ``(P, k)``, and its information and slope."""
+        group, effects = self._places[name], self._effects
+        return effects.by_row[:, group], effects.information[group, group], effects.slope[group]
 
     def rows(self, excluded: Collection[str]) -> list[RowScore]:
         """Return the scores of all effects, the largest gain first."""
