@@ -81,9 +81,16 @@ def stages(seed: int) -> list[object]:
     logbook = Logbook(bench)
     channels = tuple(range(2 * WHOLE.n_pucs))
     device = DeviceUnderTest("S-1", "simulated", "1.0", channels, 1550.0, 1000.0, (1.2, 2.0), 0.8)
-    start = Bootstrap(logbook, device, seed).run()
+    bootstrap = Bootstrap(logbook, device, seed)
+    start = bootstrap.run()
     simulated, laws = bench.simulated, law_errors(bench.simulated, start)
-    guess, sure = passive_errors(simulated, start.guess.passive_rad), start.guess.strength > SURE
+    random, survey, light = start.random, start.survey, MeanLight.of(WHOLE)
+    heated = Heating(WHOLE, device.heater_ohm).phases(
+        bootstrap.nominal(survey.sources, survey.monitors), random.currents_ma
+    )
+    levels = mean_levels(random, survey.sources, light)
+    first = guess_passive_phases(random, heated.arm_rad, survey.sources, light, levels)
+    guess, sure = passive_errors(simulated, first.passive_rad), first.strength > SURE
     model = MeshModel(WHOLE, start.survey.sources, start.survey.monitors)
     rounds: list[Round] = []
     began = time.process_time()
@@ -100,7 +107,7 @@ def stages(seed: int) -> list[object]:
     )
     return [
         seed,
-        f"{len(start.sweeps)} / {len(start.random)} / {logbook.effort.settings}",
+        f"{len(start.random)} / {logbook.effort.settings}",
         f"{logbook.effort.hardware_s:.1f}",
         f"{1e3 * rms(laws):.0f} / {1e3 * np.abs(laws).max():.0f}",
         f"{sure.sum()} of {len(sure)}",
@@ -117,7 +124,7 @@ def stages(seed: int) -> list[object]:
 
 
 STAGES = (
-    "seed", "settings: sweeps / random / in all", "hardware s", "laws: mrad at one turn, rms / worst",
+    "seed", "settings: random / in all", "hardware s", "laws: mrad at one turn, rms / worst",
     "lock-in above 5 σ",
     "their median error rad / of the others", "beyond 1 rad", "search: starts / steps", "unexplained %",
     "start: α / loops mrad rms", "discrepancy η", "fit: rounds / CPU s", "fitted: α / loops mrad rms", "χ²/dof",

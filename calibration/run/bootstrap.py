@@ -24,7 +24,6 @@ from calibration.fit.exchanged_monitors import exchange_candidates, exchange_mon
 from calibration.fit.frequencies import nearest_branches
 from calibration.fit.phase_search import (
     Levels,
-    PassiveGuess,
     PhaseSearch,
     SearchPlan,
     SearchResult,
@@ -112,9 +111,7 @@ class Start:
         parameters: Start of the global fit, with phases to some 50 mrad and heater laws to 1 %.
         survey: Noise, and working sources and monitors.
         heaters: Result of the sweeps for each heater.
-        guess: First estimate of the passive phases.
         search: Result of the phase search.
-        sweeps: Readings of the sweeps, at working monitors.
         random: Readings of the random settings, at working monitors.
         trusted: Whether the phases explain the readings.
         defects: Faulty elements.
@@ -127,9 +124,7 @@ class Start:
     parameters: MeshParameters
     survey: Survey
     heaters: tuple[HeaterFit, ...]
-    guess: PassiveGuess
     search: SearchResult
-    sweeps: Observations
     random: Observations
     trusted: bool
     defects: tuple[Defect, ...] = ()
@@ -198,10 +193,8 @@ class Bootstrap:
         self._progress("survey", 0, 1)
         survey = take_survey(self._logbook, self._rng, self._driven)
         self._progress("survey", 1, 1)
-        first = len(self._logbook)
         heaters = self._sweep(survey)
         swept = len(self._logbook)
-        sweeps = select_monitors(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
         nominal = self.nominal(survey.sources, survey.monitors)
         breakdowns: dict[int, Breakdown] = {}
         before: SearchResult | None = None
@@ -213,23 +206,22 @@ class Bootstrap:
             self._measure_random(survey, -(-count // _MORE_SHARE) if portion else count)
             observations = _without_reference(self._logbook.observations(swept))
             random, deaths = _without_failed_monitors(observations, survey, self._light)
-            # A monitor that failed early is removed completely, so the sweeps get the same columns.
+            # A monitor that failed early is removed completely.
             if random.monitors != survey.monitors:
                 survey = replace(survey, monitors=random.monitors)
-                sweeps = select_monitors(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
                 nominal, before = self.nominal(survey.sources, survey.monitors), None
             breakdowns |= {death.number: death for death in deaths}
-            guess, result = self._search(
-                survey, random, nominal, self._search_plan(portion), before,
-                max_work=self._max_search_work(survey) - work,
-            )  # fmt: skip
-            start = Start(nominal, survey, heaters, guess, result, sweeps, random, True)
+            is_last = portion == self._plan.portions - 1
+            plan = self._plan.search if is_last else _with_few_starts(self._plan.search)
+            max_work = self._max_search_work(survey) - work
+            result = self._search(survey, random, nominal, plan, before, max_work=max_work)
+            start = Start(nominal, survey, heaters, result, random, True)
             trusted = self._is_trusted(start, explains)
             if not trusted and portion == 0 and (shared := self._try_shared_channels(start, explains)):
                 return self._concluded(shared, breakdowns.values())
             if not trusted and portion == 0:
                 exchanged = self._try_exchanges(survey, random, nominal)
-                guess, result = exchanged or self._try_stronger_crosstalk(survey, random, guess, result)
+                result = exchanged or self._try_stronger_crosstalk(survey, random, result)
                 nominal = self.nominal(survey.sources, survey.monitors)
                 trusted = result.unexplained < self._plan.search.plausible
             work += result.work
@@ -237,7 +229,7 @@ class Bootstrap:
             # Two starts ended in the same valley, so the remaining misfit is a task of the diagnosis.
             if trusted or result.agreed:
                 break
-        start = Start(nominal, survey, heaters, guess, result, sweeps, random, trusted)
+        start = Start(nominal, survey, heaters, result, random, trusted)
         return self._concluded(start, breakdowns.values())
 
     def _concluded(self, start: Start, breakdowns: Iterable[Breakdown]) -> Start:
@@ -285,8 +277,8 @@ class Bootstrap:
             self._rng.bit_generator.state = state
             parameters = wiring.with_expected_laws(start.parameters, self._expected)
             random = wiring.corrected(start.random)
-            guess, result = self._search(start.survey, random, parameters, plan, max_work=max_work)
-            trial = replace(start, parameters=parameters, guess=guess, search=result, random=random)
+            result = self._search(start.survey, random, parameters, plan, max_work=max_work)
+            trial = replace(start, parameters=parameters, search=result, random=random)
             if explains(replace(trial, parameters=self._start(parameters, result))):
                 return replace(trial, random=start.random, miswiring=wiring)
         self._rng.bit_generator.state = state
@@ -304,24 +296,21 @@ class Bootstrap:
         heaters = tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
         survey, observations = measured.survey, logbook.observations()
         measured.random = [number for number in measured.random if observations.currents_ma[number].any()]
-        sweeps = select_monitors(observations[np.array(measured.sweeps)], survey.monitors, survey.dark_ma)
         random, deaths = _without_failed_monitors(observations[np.array(measured.random)], survey, self._light)
         nominal = self.nominal(survey.sources, survey.monitors)
-        guess, result = self._search_by_hand(survey, random, nominal)
+        result = self._search_by_hand(survey, random, nominal)
         trusted = result.unexplained < self._plan.search.plausible
-        return self._concluded(Start(nominal, survey, heaters, guess, result, sweeps, random, trusted), deaths)
+        return self._concluded(Start(nominal, survey, heaters, result, random, trusted), deaths)
 
-    def _search_by_hand(
-        self, survey: Survey, random: Observations, nominal: MeshParameters
-    ) -> tuple[PassiveGuess, SearchResult]:
+    def _search_by_hand(self, survey: Survey, random: Observations, nominal: MeshParameters) -> SearchResult:
         """Search for the phases in the light of one port pair after the other, those that show few PUCs first."""
         plan, max_work = self._plan.search, self._max_search_work(survey)
         if self._device.monitors_by_hand:
             # A moved meter gives one reading per setting, so a step of the search needs more settings.
             plan = replace(plan, portion=max(plan.portion, plan.portion * len(survey.monitors) // 2))
-        guess, result = self._search(survey, random, nominal, _with_few_starts(plan), max_work=max_work)
+        result = self._search(survey, random, nominal, _with_few_starts(plan), max_work=max_work)
         if result.unexplained < plan.plausible or result.agreed:
-            return guess, result
+            return result
         # With one source, no wrong level of another source misleads the search; a few monitors depend on fewer phases.
         for shares in ((1.0,), (0.5, 0.75, 1.0)):
             if result.work > max_work:
@@ -330,7 +319,7 @@ class Bootstrap:
             result = replace(min((result, other), key=lambda search: search.unexplained), work=result.work + other.work)
             if result.unexplained < plan.plausible:
                 break
-        return guess, result
+        return result
 
     def _search_in_stages(
         self,
@@ -366,7 +355,7 @@ class Bootstrap:
                 levels.monitor[is_levelled] = before.levels.monitor * before.levels.source[0] / levels.source[0]
                 before = replace(before, levels=levels)
             part = replace(survey, sources=(source,), monitors=ports)
-            _, before = self._search(part, some, nominal, plan, before=before)
+            before = self._search(part, some, nominal, plan, before=before)
             levelled, work = ports, work + before.work
         if before is None:
             raise CalibrationError("no source gives light", hint="See 'wiring.inputs' in the bench file.")
@@ -378,7 +367,7 @@ class Bootstrap:
         powers = levels.source * levels.monitor[shared] / monitor_levels[shared]
         powers[survey.sources.index(source)] = before.levels.source[0]
         extended = replace(before, source_phase_rad=np.zeros(len(powers)), levels=Levels(powers, monitor_levels))
-        _, result = self._search(survey, random, nominal, plan, before=extended)
+        result = self._search(survey, random, nominal, plan, before=extended)
         return replace(result, work=work + result.work)
 
     def measure_more(self, start: Start) -> Start:
@@ -396,10 +385,10 @@ class Bootstrap:
         # A source far from the others was moved a sixth of a turn nearer if the readings did not decide.
         prior = _WIDENED_PRIOR * self._plan.search.source_prior
         plan = replace(self._plan.search, unexplained=max_unexplained, plausible=max_unexplained, source_prior=prior)
-        guess, result = self._search(start.survey, start.random, nominal, plan, seed_result=start.search)
+        result = self._search(start.survey, start.random, nominal, plan, seed_result=start.search)
         trusted = result.unexplained < self._plan.search.plausible
         parameters, warnings = self._start(nominal, result), _search_warnings(result, trusted)
-        return replace(start, parameters=parameters, guess=guess, search=result, trusted=trusted, warnings=warnings)
+        return replace(start, parameters=parameters, search=result, trusted=trusted, warnings=warnings)
 
     def _sweep(self, survey: Survey) -> tuple[HeaterFit, ...]:
         sweeps = HeaterSweeps(
@@ -408,10 +397,6 @@ class Bootstrap:
         )  # fmt: skip
         sweeps.run(self.heaters, lambda done, total: self._progress("sweeps", done, total), self._on_heater)
         return tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
-
-    def _search_plan(self, portion: int) -> SearchPlan:
-        plan = self._plan.search
-        return plan if portion == self._plan.portions - 1 else _with_few_starts(plan)
 
     def _max_search_work(self, survey: Survey) -> float:
         space = ParameterSpace(self._mesh, survey.sources, survey.monitors, self._seconds)
@@ -439,9 +424,8 @@ class Bootstrap:
 
     def usual_settings(self, survey: Survey) -> int:
         """Return the number of random settings if the first phase search succeeds."""
-        one_laser_first = self._plan.search.one_laser_first
         return self._plan.random_settings or first_settings(
-            self._mesh, len(survey.monitors), one_laser_first=one_laser_first
+            self._mesh, len(survey.monitors), one_laser_first=self._plan.search.one_laser_first
         )
 
     def reach_ma(self) -> Real:
@@ -487,7 +471,7 @@ class Bootstrap:
         seed_result: SearchResult | None = None,
         max_work: float = math.inf,
         turned: Collection[int] = (),
-    ) -> tuple[PassiveGuess, SearchResult]:
+    ) -> SearchResult:
         sources = survey.sources
         heated = Heating(self._mesh, self._expected.ohm).phases(nominal, random.currents_ma)
         levels = mean_levels(random, sources, self._light)
@@ -517,11 +501,9 @@ class Bootstrap:
             first_result = only.run(guess, levels.first_source_only(), on_step, max_work=max_work)
             before, first_work = search.add_other_lasers(first_result, levels), first_result.work
         result = search.run(guess, levels, on_step, before, seed_result, max_work - first_work)
-        return guess, replace(result, work=first_work + result.work)
+        return replace(result, work=first_work + result.work)
 
-    def _try_stronger_crosstalk(
-        self, survey: Survey, random: Observations, guess: PassiveGuess, result: SearchResult
-    ) -> tuple[PassiveGuess, SearchResult]:
+    def _try_stronger_crosstalk(self, survey: Survey, random: Observations, result: SearchResult) -> SearchResult:
         """Search again with stronger thermal crosstalk; keep the factor that explains the light best.
 
         The work does not count against the limit of the run, so that the fits still have theirs.
@@ -533,18 +515,16 @@ class Bootstrap:
             nominal = self.nominal(survey.sources, survey.monitors)
             # Heat on the other arm alone leaves a search in the right valley.
             before = result if trial[1] else None
-            other_guess, other = self._search(survey, random, nominal, plan, before, max_work=max_work)
+            other = self._search(survey, random, nominal, plan, before, max_work=max_work)
             if other.unexplained < _MAX_UNEXPLAINED_RATIO * result.unexplained:
-                guess, result, best = other_guess, other, trial
+                result, best = other, trial
             if result.unexplained < plan.plausible:
                 break
         # The fit adds the effect of the other arm if its readings need it.
         self._crosstalk = best[0], 0.0
-        return guess, replace(result, work=work)
+        return replace(result, work=work)
 
-    def _try_exchanges(
-        self, survey: Survey, random: Observations, nominal: MeshParameters
-    ) -> tuple[PassiveGuess, SearchResult] | None:
+    def _try_exchanges(self, survey: Survey, random: Observations, nominal: MeshParameters) -> SearchResult | None:
         """Search again with two monitors exchanged, or, where these belong to one PUC, with half a turn more in it.
 
         Return the result if one is found without an exchange.
@@ -564,12 +544,12 @@ class Bootstrap:
             if len(pucs) == 1:
                 # An exchange gives the same light as half a turn in this PUC, by which its phase was wrongly guessed:
                 # in a symmetric network the mean powers at both inputs of the PUC, from which it is guessed, are equal.
-                turned_result = self._search(survey, random, nominal, plan, max_work=max_work, turned=pucs)
-                if turned_result[1].unexplained < plan.plausible:
-                    return turned_result
+                result = self._search(survey, random, nominal, plan, max_work=max_work, turned=pucs)
+                if result.unexplained < plan.plausible:
+                    return result
                 continue
             exchanged = exchange_monitors(random, first, second)
-            _, result = self._search(survey, exchanged, nominal, plan, max_work=max_work)
+            result = self._search(survey, exchanged, nominal, plan, max_work=max_work)
             if result.unexplained < plan.plausible:
                 raise CalibrationError(
                     f"the fibres or channels of the monitors at ports {ports[0]} and {ports[1]} are exchanged: the "

@@ -64,7 +64,6 @@ class HandMeasurement:
     Settings are numbered as in :meth:`calibration.measure.logbook.Logbook.observations`.
 
     Attributes:
-        sweeps: Settings of heater sweeps.
         random: Random settings for the fit.
         held_out: Settings for the verification.
         fibres: Powers in the output fibres at some of the random settings.
@@ -72,7 +71,6 @@ class HandMeasurement:
     """
 
     survey: Survey
-    sweeps: list[int] = field(default_factory=list)
     random: list[int] = field(default_factory=list)
     held_out: list[int] = field(default_factory=list)
     fibres: list[FibreReadings] = field(default_factory=list)
@@ -141,9 +139,7 @@ class HandMeasurements:
             noise = measured.survey.noise
             measured.random += self._arrive(visit, noise.floor_ma)
             logbook.launched_dbm(visit.source)
-            first = len(logbook)
             self._sweep(visit, noise, heaters)
-            measured.sweeps += range(first, len(logbook))
             self._measure_random(visit, measured, heaters, int(counts[number]), len(visits))
             measured.changes.append(self._change(visit, noise))
         self._progress("visits", len(visits), len(visits))
