@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -19,35 +19,13 @@ from lumion_hw.files.escaping import csv_cell
 from lumion_hw.files.writing import Overwrite, write_file
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR
-from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry, PucEntry
 from lumion_hw.storage.array_files import write_arrays
 
-Rows = list[list[object]]
+Row = dict[str, object]
 
-_PUC = (
-    "puc",
-    "passive_phase_rad",
-    "passive_phase_sigma_rad",
-    "loss_db",
-    "loss_sigma_db",
-    "coupler_common_rad",
-    "coupler_difference_rad",
-    "coupling_least",
-    "coupling_most",
-    "note",
-)
-_HEATER = (
-    "puc",
-    "arm",
-    "channel",
-    "rho2_rad_per_ma2",
-    "rho4_rad_per_ma4",
-    "rho6_rad_per_ma6",
-    "max_ma",
-    "max_phase_rad",
-    "p_pi_mw",
-    "note",
-)
+_PORT = ("port", "input_loss_db", "output_loss_db", "monitor_ma_per_mw", "source_dbm")
+_LAW = ("rho2_rad_per_ma2", "rho4_rad_per_ma4", "rho6_rad_per_ma6", "max_ma", "max_phase_rad")
 
 
 def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
@@ -77,76 +55,69 @@ def _named(parameters: MeshParameters) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
+    """Return a number or nested lists of numbers, with ``None`` for NaN and infinity."""
     array = np.asarray(value, dtype=np.float64)
-    if array.ndim == 0:
-        return float(array) if np.isfinite(array) else None
-    return [_plain(part) for part in array]
+    return np.where(np.isfinite(array), array, np.array(None)).tolist()
 
 
-def tables(record: CalibrationRecord) -> dict[str, tuple[tuple[str, ...], Rows]]:
-    """Return headers and rows of the tables ``pucs``, ``heaters``, ``ports`` and ``joints``."""
+def tables(record: CalibrationRecord) -> dict[str, list[Row]]:
+    """Return the tables ``pucs``, ``heaters``, ``ports`` and ``joints``; a row has its values by column."""
+    ends, phases_rad = record.mesh.joints.tolist(), record.joints.phase_rad if record.joints else ()
     return {
-        "pucs": (_PUC, _pucs(record)),
-        "heaters": (_HEATER, _heaters(record)),
-        "ports": (
-            ("port", "input_loss_db", "output_loss_db", "monitor_ma_per_mw", "source_dbm"),
-            [
-                [entry.port, entry.input_loss_db, entry.output_loss_db, entry.monitor_ma_per_mw, entry.source_dbm]
-                for entry in record.ports
-            ],
-        ),
-        "joints": (("joint", "puc_port", "other_puc_port", "phase_rad"), _joints(record)),
+        "pucs": [_puc_row(puc, entry) for puc, entry in enumerate(record.pucs)],
+        "heaters": _heater_rows(record),
+        "ports": [{name: getattr(entry, name) for name in _PORT} for entry in record.ports],
+        "joints": [
+            {"joint": number, "puc_port": ends[number][0], "other_puc_port": ends[number][1], "phase_rad": phase_rad}
+            for number, phase_rad in enumerate(phases_rad)
+        ],
     }
 
 
-def _pucs(record: CalibrationRecord) -> Rows:
-    rows: Rows = []
-    for puc, entry in enumerate(record.pucs):
-        coupler = entry.coupler or CouplerEntry()
-        phase = entry.passive_phase_rad, entry.passive_phase_sigma_rad
-        angles = coupler.common_rad, coupler.difference_rad
-        rows.append([puc, *phase, entry.loss_db, entry.loss_sigma_db, *angles, *coupler.interval, entry.note])
-    return rows
+def _puc_row(puc: int, entry: PucEntry) -> Row:
+    coupler = entry.coupler or CouplerEntry()
+    smallest, largest = coupler.interval
+    return {
+        "puc": puc,
+        "passive_phase_rad": entry.passive_phase_rad,
+        "passive_phase_sigma_rad": entry.passive_phase_sigma_rad,
+        "loss_db": entry.loss_db,
+        "loss_sigma_db": entry.loss_sigma_db,
+        "coupler_common_rad": coupler.common_rad,
+        "coupler_difference_rad": coupler.difference_rad,
+        "coupling_least": smallest,
+        "coupling_most": largest,
+        "note": entry.note,
+    }
 
 
-def _heaters(record: CalibrationRecord) -> Rows:
-    calibrated = CalibratedMesh.from_record(record)
-    rows: Rows = []
-    for puc, entry in enumerate(record.pucs):
-        for arm, heater in enumerate((entry.upper, entry.lower)):
-            law = heater.law
-            numbers: list[float | None] = [None] * 6
-            if law is not None:
-                p_pi_mw = np.pi * float(calibrated.heat_mw_per_rad[2 * puc + arm])
-                terms = law.rho2_rad_per_ma2, law.rho4_rad_per_ma4, law.rho6_rad_per_ma6
-                numbers = [*terms, law.max_ma, law.max_phase_rad, p_pi_mw]
-            rows.append([puc, ("upper", "lower")[arm], heater.channel, *numbers, heater.note])
-    return rows
-
-
-def _joints(record: CalibrationRecord) -> Rows:
-    if record.joints is None:
-        return []
-    ends = record.mesh.joints.tolist()
-    return [[number, *ends[number], phase] for number, phase in enumerate(record.joints.phase_rad)]
+def _heater_rows(record: CalibrationRecord) -> list[Row]:
+    heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
+    p_pi_mw = (np.pi * CalibratedMesh.from_record(record).heat_mw_per_rad).tolist()
+    return [
+        {"puc": number // 2, "arm": ("upper", "lower")[number % 2], "channel": heater.channel}
+        | {name: heater.law and getattr(heater.law, name) for name in _LAW}
+        | {"p_pi_mw": p_pi_mw[number] if heater.law else None, "note": heater.note}
+        for number, heater in enumerate(heaters)
+    ]
 
 
 def write_tables(record: CalibrationRecord, directory: AnyPath, overwrite: Overwrite = "own") -> tuple[Path, ...]:
     """Write each table of a record as ``NAME.csv`` into a folder, except empty ones; return the files."""
     written = []
-    for name, (headers, rows) in tables(record).items():
+    for name, rows in tables(record).items():
         if rows:
             path = Path(directory) / f"{name}.csv"
-            write_file(path, "the table", _csv(headers, rows), overwrite)
+            write_file(path, "the table", _csv(rows), overwrite)
             written.append(path)
     return tuple(written)
 
 
-def _csv(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def _csv(rows: Sequence[Row]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(headers)
-    writer.writerows([csv_cell(cell) for cell in row] for row in rows)
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: csv_cell(cell) for name, cell in row.items()} for row in rows)
     return text.getvalue()
 
 

@@ -402,9 +402,9 @@ def _covariance(material: Material) -> Iterator[Block]:
 
 
 def _all_elements(material: Material) -> Iterator[Block]:
-    for name, (headers, rows) in tables(material.record).items():
+    for name, rows in tables(material.record).items():
         if name != "joints" and rows:
-            yield ReportTable([head.replace("_", " ") for head in headers], rows, name)
+            yield ReportTable([head.replace("_", " ") for head in rows[0]], [[*row.values()] for row in rows], name)
 
 
 def _provenance(material: Material) -> Iterator[Block]:

@@ -158,10 +158,7 @@ def report_document(record: CalibrationRecord, path: Path) -> dict[str, Any]:
     correlations = uncertainty.correlation_by_group(record)
     return {
         "metrics": [{**dataclasses.asdict(metric), "ok": metric.ok} for metric in numbers.metrics(record)],
-        "elements": {
-            name: [dict(zip(headers, row, strict=True)) for row in rows]
-            for name, (headers, rows) in tables(record).items()
-        },
+        "elements": tables(record),
         "cell_loop_sigma_mrad": list(uncertainty.face_sigma_mrad(record).values()),
         "extinction": [
             None if extinction is None else dataclasses.asdict(extinction) for extinction in numbers.extinctions(record)

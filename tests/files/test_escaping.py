@@ -36,8 +36,8 @@ def test_letters_that_only_show_stay() -> None:
 
 
 def test_a_spreadsheet_reckons_nothing() -> None:
-    rows = [['=HYPERLINK("http://192.0.2.1","x")', "+1", "-1+2", "@SUM(A1)", "\t=1", -1.5, None, "plain"]]
-    assert _csv(["a"], rows).splitlines()[1] == (
+    cells = ['=HYPERLINK("http://192.0.2.1","x")', "+1", "-1+2", "@SUM(A1)", "\t=1", -1.5, None, "plain"]
+    assert _csv([dict(zip("abcdefgh", cells, strict=True))]).splitlines()[1] == (
         '"\'=HYPERLINK(""http://192.0.2.1"",""x"")",\'+1,\'-1+2,\'@SUM(A1),\'\\t=1,-1.5,,plain'
     )
 
