@@ -123,32 +123,6 @@ class Extended:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Slopes:
-    """Delay and slopes: mean, shape ``(3,)``, and covariance, shape ``(3, 3)``."""
-
-    mean: Real
-    covariance: Real
-
-    @classmethod
-    def before(cls, parameters: MeshParameters) -> _Slopes:
-        """Return the prior knowledge, before any reading at a further wavelength."""
-        sigma = np.array([DELAY_SPREAD * parameters.delay_s, PRIOR_SIGMA[SLOPES[1]], PRIOR_SIGMA[SLOPES[2]]])
-        return cls(np.array([getattr(parameters, name) for name in SLOPES]), np.diag(sigma**2))
-
-    @property
-    def delay_sigma_s(self) -> float:
-        """Standard error of the delay, in s."""
-        return float(np.sqrt(self.covariance[0, 0]))
-
-    def precision(self) -> Real:
-        """Return the inverse covariance, shape ``(3, 3)``; scaled first, because the units differ by many decades."""
-        scale = np.sqrt(np.diag(self.covariance))
-        unit = np.outer(scale, scale)
-        inverse: Real = np.linalg.inv(self.covariance / unit) / unit
-        return inverse
-
-
 class WavelengthExtension:
     """Measures and fits at further wavelengths.
 
@@ -178,12 +152,15 @@ class WavelengthExtension:
         on_step: Callable[[int, int], None] = lambda step, total: None,
     ) -> None:
         self._logbook, self._model, self._likelihood = logbook, model, likelihood
-        self._reference, self._reference_nm = parameters, reference_nm
+        self._reference, self._reference_hz = parameters, frequency_hz_from_wavelength_m(reference_nm * 1e-9)
         self._reported_hz = {port: hz for port, hz in reported_frequencies_hz.items() if port in model.space.sources}
         self._dark_ma, self._on_step = dark_ma, on_step
         self._walk = IncrementalSettings(walk_ma, tuple(self._reported_hz), model.space.monitors)
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0x3A3E]))
-        self._slopes = _Slopes.before(parameters)
+        # Mean, shape (3,), and covariance, shape (3, 3), of the slopes; at first those of the prior.
+        self._mean = np.array([getattr(parameters, name) for name in SLOPES])
+        sigma = np.array([DELAY_SPREAD * parameters.delay_s, PRIOR_SIGMA[SLOPES[1]], PRIOR_SIGMA[SLOPES[2]]])
+        self._covariance: Real = np.diag(sigma**2)
         self._results: list[AtWavelength] = []
         self._used_nm = {reference_nm}
         self._measured_count = self._total = 0
@@ -205,19 +182,19 @@ class WavelengthExtension:
         self._extend_in_steps(sorted(offsets, key=abs))
         tune_sources(self._logbook, self._reference_hz, self._reported_hz)
         return Extended(
-            self._current_parameters(), self._slopes.covariance, tuple(self._results), tuple(sorted(self._used_nm))
+            self._current_parameters(), self._covariance, tuple(self._results), tuple(sorted(self._used_nm))
         )
 
     @property
-    def _reference_hz(self) -> float:
-        return frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
+    def _delay_sigma_s(self) -> float:
+        return float(np.sqrt(self._covariance[0, 0]))
 
     def _extend_in_steps(self, offsets_hz: list[float]) -> None:
         stepped = False
         last_hz = 0.0
         while offsets_hz:
             # The step is limited by the error of the delay, so that every loop stays on its branch.
-            reach_hz = _REACH_RAD / (2.0 * np.pi * self._slopes.delay_sigma_s)
+            reach_hz = _REACH_RAD / (2.0 * np.pi * self._delay_sigma_s)
             if abs(offsets_hz[0]) <= reach_hz:
                 self._used_nm.add(self._extend_to(offsets_hz.pop(0), _SETTINGS))
                 stepped = False
@@ -225,7 +202,7 @@ class WavelengthExtension:
             # Steps must grow, or the light would never reach the wavelength.
             if stepped and reach_hz < _MIN_GAIN * last_hz:
                 raise CalibrationError(
-                    f"the group delay is known to {1e15 * self._slopes.delay_sigma_s:.2g} fs only, too uncertain to "
+                    f"the group delay is known to {1e15 * self._delay_sigma_s:.2g} fs only, too uncertain to "
                     f"predict light {1e-9 * abs(offsets_hz[0]):.0f} GHz from the reference",
                     hint="Choose wavelengths that are closer together, or use sources with better frequency accuracy.",
                 )
@@ -244,7 +221,8 @@ class WavelengthExtension:
         columns = [space.group(name).start for name in SLOPES]
         # The fixed parameters are known to a milliradian only, so a misfit increases the errors of this result.
         spread = max(fit.chi2_per_dof, 1.0)
-        self._slopes = _Slopes(fit.vector[columns], fit.covariance()[np.ix_(columns, columns)] * spread)
+        self._mean = fit.vector[columns]
+        self._covariance = fit.covariance()[np.ix_(columns, columns)] * spread
         parameters = self._current_parameters()
         numbers = {port: space.sources.index(port) for port in self._reported_hz}
         off_hz = np.asarray(fit.parameters.source_detuning_hz) - np.asarray(parameters.source_detuning_hz)
@@ -275,7 +253,7 @@ class WavelengthExtension:
         return replace(selected, detuning_hz=np.array([moved_hz[int(port)] for port in selected.source]))
 
     def _current_parameters(self) -> MeshParameters:
-        slopes = dict(zip(SLOPES, self._slopes.mean.tolist(), strict=True))
+        slopes = dict(zip(SLOPES, self._mean.tolist(), strict=True))
         # The phases at the reference stay fixed; with another delay the same phase is another frequency.
         shrunk = self._reference.delay_s / slopes[SLOPES[0]]
         own_hz = np.broadcast_to(np.asarray(self._reference.source_detuning_hz), len(self._model.space.sources))
@@ -283,9 +261,7 @@ class WavelengthExtension:
 
     def _scan_frequencies(self, likelihood: Likelihood, offset_hz: float) -> MeshParameters:
         parameters = self._current_parameters()
-        spread_rad = (
-            2.0 * np.pi * np.hypot(offset_hz * self._slopes.delay_sigma_s, parameters.delay_s * TUNING_ERROR_HZ)
-        )
+        spread_rad = 2.0 * np.pi * np.hypot(offset_hz * self._delay_sigma_s, parameters.delay_s * TUNING_ERROR_HZ)
         span_hz = _SCAN_SIGMAS * float(spread_rad) / (2.0 * np.pi * parameters.delay_s)
         fitted = find_detunings(self._model, parameters, likelihood, span_hz)
         source_indices = [self._model.space.sources.index(port) for port in self._reported_hz]
@@ -311,5 +287,8 @@ class WavelengthExtension:
         sigma = space.vector(spreads, otherwise=np.inf)
         precision = np.diag(sigma**-2.0)
         columns = [space.group(name).start for name in SLOPES]
-        precision[np.ix_(columns, columns)] = self._slopes.precision()
+        # Scaled first, because the units differ by many decades.
+        scale = np.sqrt(np.diag(self._covariance))
+        unit = np.outer(scale, scale)
+        precision[np.ix_(columns, columns)] = np.linalg.inv(self._covariance / unit) / unit
         return Prior(mean, sigma, precision)
