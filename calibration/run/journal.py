@@ -126,7 +126,17 @@ class RunJournal:
         notes: Other events so far.
     """
 
-    def __init__(self, path: Path, handle: int, contents: JournalContents | None = None) -> None:
+    def __init__(self, path: Path, handle: int, *, resumed: bool) -> None:
+        try:
+            lock_file(handle, path, "the journal", "Wait for that run, or choose another --out.")
+            contents = read_journal(path) if resumed else None
+            if contents and contents.finished:
+                raise CalibrationError(
+                    f"{path}: the run of this journal is already finished.", hint="Start a new run without --resume."
+                )
+        except BaseException:
+            os.close(handle)
+            raise
         self.path = path
         self.entries = contents.entries if contents else ()
         self.notes = list(contents.notes) if contents else []
@@ -150,12 +160,7 @@ class RunJournal:
         with writing("the journal", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(check_target(path, "the journal", overwrite="any"), os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            lock_file(handle, path, "the journal", "Wait for that run, or choose another --out.")
-        except BaseException:
-            os.close(handle)
-            raise
-        return cls(path, handle)
+        return cls(path, handle, resumed=False)
 
     @classmethod
     def resume(cls, path: Path) -> RunJournal:
@@ -173,17 +178,7 @@ class RunJournal:
             raise ConfigError(
                 f"there is no journal to resume: {path}: {error.strerror}.", hint="Start a new run without --resume."
             ) from error
-        try:
-            lock_file(handle, path, "the journal", "Wait for that run, or choose another --out.")
-            contents = read_journal(path)
-            if contents.finished:
-                raise CalibrationError(
-                    f"{path}: the run of this journal is already finished.", hint="Start a new run without --resume."
-                )
-            return cls(path, handle, contents)
-        except BaseException:
-            os.close(handle)
-            raise
+        return cls(path, handle, resumed=True)
 
     @property
     def header(self) -> JournalHeader:
@@ -200,8 +195,8 @@ class RunJournal:
         """Write the header as the first entry. Raises as :meth:`add`."""
         if self._handle is not None:
             with writing("the journal", self.path):
-                if _has_answers(self._handle, self.path):
-                    _back_up(self._handle, self.path)
+                if _has_answers(self.path):
+                    _back_up(self.path)
         self._write(header.document())
         self._header = header
 
@@ -225,7 +220,7 @@ class RunJournal:
         line = line_of({"n": self._lines, **document})
         with writing("the journal", self.path):
             # A full disk or a killed run may have left part of a line, which would make the next lines unreadable.
-            if self._has_torn_line:  # remains of a failed write or a killed run
+            if self._has_torn_line:
                 os.ftruncate(self._handle, self._size)
             os.lseek(self._handle, self._size, os.SEEK_SET)
             self._has_torn_line = True
@@ -312,8 +307,8 @@ def _document(line: bytes, number: int, path: Path) -> dict[str, Any] | None:
     return document if isinstance(document, dict) and document.get("n") == number else None
 
 
-def _has_answers(handle: int, path: Path) -> bool:
-    if os.fstat(handle).st_size == 0:
+def _has_answers(path: Path) -> bool:
+    if path.stat().st_size == 0:
         return False
     try:
         contents = read_journal(path)
@@ -322,12 +317,8 @@ def _has_answers(handle: int, path: Path) -> bool:
     return bool(contents.entries) and not contents.finished
 
 
-def _back_up(handle: int, path: Path) -> None:
-    old_path = path.with_name(f"{path.stem}.old{path.suffix}")
-    os.lseek(handle, 0, os.SEEK_SET)
+def _back_up(path: Path) -> None:
+    def fill(copy: Path) -> None:
+        shutil.copyfile(path, copy)
 
-    def fill(path: Path) -> None:
-        with open(handle, "rb", closefd=False) as source, path.open("wb") as copy:
-            shutil.copyfileobj(source, copy)
-
-    write_file(old_path, "the journal of the previous run", fill)
+    write_file(path.with_name(f"{path.stem}.old{path.suffix}"), "the journal of the previous run", fill)
