@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,6 +25,7 @@ from calibration.model.likelihood import Likelihood, SettingDrift
 from calibration.model.observations import NoiseModel, select_monitors
 from calibration.model.priors import Prior
 from calibration.model.space import space_from_record
+from calibration.model.symmetric import inverse_of
 from calibration.record.conversion import build_record, dark_by_port_ma, model_of_record, origin_from_record
 from calibration.run.blas_threads import one_blas_thread
 from calibration.run.renewal import Progress, RecordPosterior
@@ -165,8 +166,8 @@ def measure_matrix(
         CalibrationError: The record belongs to another bench, or has no covariance or no loop phases.
         LumionError: A device failed; heaters and light are off.
     """
-    run = _MatrixRun(bench, record, setting or present_setting(bench, record), seed, on_step)
-    with run.lights_off_afterwards():
+    setting = setting or present_setting(bench, record)
+    with contextlib.closing(_MatrixRun(bench, record, setting, seed, on_step)) as run:
         return run.measure(readings)
 
 
@@ -230,9 +231,8 @@ def refine_matrix(
         CalibrationError: The record belongs to another bench, or has no covariance or no loop phases.
         LumionError: A device failed; heaters and light are off.
     """
-    run = _MatrixRun(bench, record, setting, seed, on_step)
     history: list[MatrixMeasurement] = []
-    with run.lights_off_afterwards():
+    with contextlib.closing(_MatrixRun(bench, record, setting, seed, on_step)) as run:
         for _ in range(rounds + 1):
             history.append(run.measure(readings))
             corrected, reached = run.corrected_setting(), history[-1].phase_true
@@ -284,13 +284,9 @@ class _MatrixRun:
         tune_to_record(probe, record)
         probe.align_all()
 
-    @contextlib.contextmanager
-    def lights_off_afterwards(self) -> Iterator[None]:
-        """Switch heaters and light off at the end of a ``with`` block."""
-        try:
-            yield
-        finally:
-            self._logbook.switch_everything_off()
+    def close(self) -> None:
+        """Switch heaters and light off."""
+        self._logbook.switch_everything_off()
 
     def corrected_setting(self) -> MatrixSetting:
         """Return the setting that comes nearest to the wanted matrix on the chip as measured."""
@@ -373,10 +369,7 @@ class _MatrixRun:
 
     def _covariance(self, fit: FitResult, prior_information: Real) -> Real:
         covariance = np.zeros((self._space.size, self._space.size))
-        information = fit.information + prior_information
-        scale = 1.0 / np.sqrt(np.diag(information))
-        unit = np.outer(scale, scale)
-        covariance[np.ix_(fit.free, fit.free)] = np.linalg.inv(information * unit) * unit
+        covariance[np.ix_(fit.free, fit.free)] = inverse_of(fit.information + prior_information)
         return covariance
 
     def _noise(self) -> NoiseModel:
