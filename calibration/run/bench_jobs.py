@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -142,8 +143,16 @@ def calibrate_bench(job: BenchJob, stopped: Stopped, print_line: PrintLine) -> B
     from lumion_hw.polarization import Aligner
 
     record, began_s = Path(job.record), time.monotonic()
-    progress = _Steps(job.name, stopped, print_line)
-    before = _changed_at(record)
+    before, last_stage = _changed_at(record), ""
+
+    def progress(stage: str, _done: int, _total: int) -> None:
+        nonlocal last_stage
+        if stopped():
+            raise KeyboardInterrupt
+        if stage != last_stage:
+            last_stage = stage
+            print_line(f"{job.name}: {stage}")
+
     try:
         progress("opening", 0, 1)
         opened = Bench.emulate(job.bench_file, seed=job.seed) if job.emulate else Bench.open(job.bench_file)
@@ -169,20 +178,6 @@ def calibrate_bench(job: BenchJob, stopped: Stopped, print_line: PrintLine) -> B
 def not_started_outcome(job: BenchJob) -> BenchOutcome:
     """Return the outcome of a job that was not started."""
     return BenchOutcome(job.name, "not begun", exit_code=INTERRUPTED, error="stopped before it was started")
-
-
-class _Steps:
-    """Progress callback that prints each stage of a job, and interrupts the job when it was stopped."""
-
-    def __init__(self, name: str, stopped: Stopped, print_line: PrintLine) -> None:
-        self._name, self._stopped, self._print_line, self._stage = name, stopped, print_line, ""
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        if self._stopped():
-            raise KeyboardInterrupt
-        if stage != self._stage:
-            self._stage = stage
-            self._print_line(f"{self._name}: {stage}")
 
 
 def _failed_outcome(job: BenchJob, error: BaseException, wall_s: float, before: float | None) -> BenchOutcome:
@@ -326,7 +321,7 @@ def _attended(worker: Connection, stop: threading.Event, print_line: PrintLine) 
 def _work(job: BenchJob, parent: Connection) -> None:
     """Calibrate a bench in a worker. SIGTERM or the end of the parent process stops the run; Ctrl-C is ignored."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     stop = threading.Event()
     threading.Thread(target=_listen, args=(parent, stop), name="lumion-parent", daemon=True).start()
 
@@ -341,7 +336,3 @@ def _listen(parent: Connection, stop: threading.Event) -> None:
     with contextlib.suppress(EOFError, OSError):
         parent.recv()
     stop.set()
-
-
-def _terminate(_signal: int, _frame: object) -> None:
-    raise SystemExit(_TERMINATED)
