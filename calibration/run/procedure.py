@@ -10,6 +10,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -233,16 +234,11 @@ class Calibration:
             self._launched_dbm[source] = self.logbook.launched_dbm(source)
             self.progress("sources", number, len(start.survey.sources))
         self._resistances = measure_resistances(self.logbook, 0.5 * self._bootstrap.reach_ma())
-        self._fibres = fibre_losses_db(
-            self.logbook,
-            self._model(start),
-            diagnosed.parameters,
-            start.random,
-            lambda step, total: self.progress("fibres", step, total),
-        )
+        on_step = partial(self.progress, "fibres")
+        self._fibres = fibre_losses_db(self.logbook, self._model(start), diagnosed.parameters, start.random, on_step)
         if self.wavelengths_nm:
             self._extend(start, diagnosed.fit)
-        self._verify()
+        self._verify(start, diagnosed)
         self._repeat_reference(start)
 
     def _measured_by_hand(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
@@ -291,7 +287,7 @@ class Calibration:
             self._reference_nm,
             self.seed,
             start.survey.dark_ma,
-            on_step=lambda step, total: self.progress("wavelengths", step, total),
+            on_step=partial(self.progress, "wavelengths"),
         )
         self._extended = extension.run(self.wavelengths_nm)
         self.quality |= self._extended.quality()
@@ -348,7 +344,7 @@ class Calibration:
             reserve_settings=settings,
             dark_ma=start.survey.dark_ma,
             dead=[defect.evidence for defect in start.survey.defects],
-            on_step=lambda done, total: self.progress("chosen settings", done, total),
+            on_step=partial(self.progress, "chosen settings"),
         )
 
         def refit(observations: Observations, last: FitResult) -> tuple[MeshModel, FitResult]:
@@ -420,20 +416,17 @@ class Calibration:
             min_field_error=self._min_field_error,
         )
 
-    def _verify(self) -> None:
+    def _verify(self, start: Start, diagnosed: DiagnosedFit) -> None:
         first, record = len(self.logbook), self.record()
-        verification = verify(
-            self.logbook, record, self.seed, lambda step, total: self.progress("verification", step, total)
-        )
+        verification = verify(self.logbook, record, self.seed, partial(self.progress, "verification"))
         basic = np.arange(first, len(self.logbook))
-        regimes, numbers = verify_regimes(
-            self.logbook, record, self.seed, lambda step, total: self.progress("regimes of use", step, total)
-        )
-        verification, regimes = self._without_outliers(verification, basic), self._without_outliers(regimes, numbers)
+        regimes, numbers = verify_regimes(self.logbook, record, self.seed, partial(self.progress, "regimes of use"))
+        verification = self._without_outliers(start, verification, basic)
+        regimes = self._without_outliers(start, regimes, numbers)
         self._keep_figures(verification.figures())
         self._keep_figures(regimes.figures_by_regime())
         self._judge((verification, basic), (regimes, numbers))
-        self._measure_heater_ageing(numbers)
+        self._measure_heater_ageing(start, diagnosed, numbers)
         unseen_nm = self._extended.unseen_nm if self._extended else None
         if unseen_nm is not None:
             at_unseen = verify_at(self.logbook, self.record(), unseen_nm, self.seed, settings=_SETTINGS_UNSEEN)
@@ -441,14 +434,12 @@ class Calibration:
                 self.quality |= {"unseen_wavelength_nm": unseen_nm, "unseen_wavelength_rms_db": at_unseen.rms_db}
                 self.quality["unseen_wavelength_excess_db"] = at_unseen.excess_db
 
-    def _measure_heater_ageing(self, numbers: NDArray[np.int64]) -> None:
+    def _measure_heater_ageing(self, start: Start, diagnosed: DiagnosedFit, numbers: NDArray[np.int64]) -> None:
         """Add a change of the heaters during the run to the errors of their laws.
 
         ``numbers`` are the numbers of the last settings in the logbook, some of which were measured before.
         """
-        start, diagnosed, observations = self._start, self._diagnosed, self.logbook.observations()
-        if start is None or diagnosed is None:
-            return
+        observations = self.logbook.observations()
         lit = [number for number in numbers.tolist() if observations.source[number] in start.survey.sources]
         pairs = [(first, number) for number in lit if (first := _find_first_same(observations, number)) is not None]
         if not pairs:
@@ -471,7 +462,7 @@ class Calibration:
             "the errors of the heater laws include this change. Heaters age: calibrate again later"
         )
 
-    def _without_outliers(self, verification: Verification, numbers: NDArray[np.int64]) -> Verification:
+    def _without_outliers(self, start: Start, verification: Verification, numbers: NDArray[np.int64]) -> Verification:
         """Measure the settings that deviate most again; leave those out whose light is different then.
 
         ``numbers`` are the numbers of the settings in the logbook.
@@ -479,14 +470,14 @@ class Calibration:
         deviating = verification.deviating_settings(MIN_OUTLIER_CHI2)
         if not deviating or len(deviating) > max(MAX_OUTLIER_SHARE * len(numbers), 1.0):
             return verification
-        observations, noise = self.logbook.observations(), self._start.survey.noise if self._start else None
+        observations = self.logbook.observations()
         outliers = set[int]()
         for setting in deviating:
             number, first = numbers[setting], len(self.logbook)
             self.logbook.light_only_port(int(observations.source[number]))
             self.logbook.measure(observations.currents_ma[number])
             again_ma, before_ma = self.logbook.observations(first).reading_ma[0], observations.reading_ma[number]
-            if noise is not None and is_different(again_ma, before_ma, noise):
+            if is_different(again_ma, before_ma, start.survey.noise):
                 outliers.add(setting)
         if outliers:
             self.quality["outliers"] += len(outliers)
@@ -726,10 +717,7 @@ def _with_fitted_crosstalk(
 
 
 def _may_be_in_wrong_valley(fit: FitResult) -> bool:
-    """Return whether a fit may have ended in a false minimum.
-
-    It has not if almost everything is explained.
-    """
+    """Return whether a fit may have ended in a false minimum. It has not if almost everything is explained."""
     return not fit.certified and (not fit.converged or fit.discrepancy > _RIGHT_VALLEY)
 
 
