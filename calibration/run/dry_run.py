@@ -17,7 +17,7 @@ from calibration.diagnose.element_faults import describe_unseen_puc
 from calibration.fit.bound import Bound, plan_bound
 from calibration.fit.global_fit import FitResult
 from calibration.fit.phase_search import SearchPlan
-from calibration.measure.design import CHANGED, DESIGN_GROUPS, IncrementalSettings, usually_changed
+from calibration.measure.design import DESIGN_GROUPS, IncrementalSettings, usually_changed
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE
 from calibration.measure.heater_sweeps import first_levels
 from calibration.measure.light_sources import dual_input_ports
@@ -59,7 +59,6 @@ _RESWEPT_FACTOR = 1.25
 _READS = 16
 _REPEATED_READINGS, _MIN_REPEATED_READINGS = 3, 24
 _PEAK_SIGMA = 4.0
-_DETUNED = "source_detuning_hz"
 
 
 @dataclass(frozen=True)
@@ -178,16 +177,7 @@ def expected_heat_mw(model: BenchModel) -> float:
 
 
 class _Nominal:
-    """Typical properties of a bench, for the prediction of a calibration; powers in dBm by port.
-
-    Args:
-        model: The bench.
-        without_sources: Ports of sources to ignore.
-        without_monitors: Ports of monitors to ignore.
-
-    Raises:
-        ConfigError: The bench has no heater controller, or no source or monitor is left.
-    """
+    """Typical properties of a bench, for the prediction of a calibration. Raises ``ConfigError`` as :func:`dry_run`."""
 
     def __init__(self, model: BenchModel, without_sources: Collection[int], without_monitors: Collection[int]) -> None:
         device = model.devices[model.mesh_section.controller]
@@ -294,21 +284,18 @@ class _RunPlanner:
 
     def run(self) -> DryRun:
         """Return the prediction. Raises ``ConfigError`` if a stage needs more heat than the controller may supply."""
-        nominal = self._nominal
-        if nominal.sources_by_hand or nominal.monitors_by_hand:
+        if self._nominal.sources_by_hand or self._nominal.monitors_by_hand:
             return self._run_by_hand()
         survey, sweeps, *after = self.fixed_stages()
         before = [survey, sweeps]
         # Several sources are assumed to be separate lasers, because the file does not say.
         search = SearchPlan(source_phase_rad=float(len(self._nominal.sources) > 1)).on(self._mesh.n_pucs)
-        random = self._walk(BootstrapPlan().off_share, usually_changed(self._mesh)).random(
-            first_settings(self._mesh, len(self._nominal.monitors), one_laser_first=search.one_laser_first), self._rng
-        )
+        count = first_settings(self._mesh, len(self._nominal.monitors), one_laser_first=search.one_laser_first)
+        random = self._random_walk().random(count, self._rng)
         random.source.sort()  # one segment per source
         before.append(self._stage("random settings", random))
-        device = self._nominal.device
-        limit_mw = device.total_power_mw
-        _check_heat((*before, *after), limit_mw)  # before the step that takes minutes on a large mesh
+        # Before the step that takes minutes on a large mesh.
+        _check_heat((*before, *after), self._nominal.device.total_power_mw)
         fit = self._fit(random, "first fit")
         remaining_s = self._goal.hardware_s - sum(stage.hardware_s for stage in (*before, *after))
         remaining_settings = self._goal.settings - sum(stage.settings for stage in (*before, *after))
@@ -325,7 +312,7 @@ class _RunPlanner:
         n_read = 1 if nominal.monitors_by_hand else len(nominal.monitors)
         settings = settings_by_hand(self._mesh, nominal.driven, n_read)
         counts = settings * responses.shares(visits, nominal.monitors_by_hand)
-        walk, parts = self._walk(BootstrapPlan().off_share, usually_changed(self._mesh)), list[Observations]()
+        walk, parts = self._random_walk(), list[Observations]()
         for visit, count in zip(visits, counts.tolist(), strict=True):
             currents = walk.random(max(int(count), MIN_RANDOM), self._rng).currents_ma
             currents = np.concatenate([responses.currents_ma, currents])
@@ -342,10 +329,8 @@ class _RunPlanner:
 
     def _result(self, stages: tuple[StagePlan, ...], fit: FitResult, reason: str) -> DryRun:
         device = self._nominal.device
-        knowledge = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
-        bound = Bound(self._model.space, fit.free, fit.information, fit.prior_information)
-        space, sigma = self._model.space, knowledge.sigma
-        sources = (*self._nominal.sources, *self._nominal.seconds.values())
+        space, sources = self._model.space, (*self._nominal.sources, *self._nominal.seconds.values())
+        knowledge = Knowledge.of(space, fit, self._goal.sigma_rad)
         return DryRun(
             stages=stages,
             sources=self._nominal.sources,
@@ -353,31 +338,31 @@ class _RunPlanner:
             peak_ma=float(max(self._max_ma.max(), np.sqrt(self._swept_ma2()))),
             limit_ma=device.heater_max_ma,
             limit_mw=device.total_power_mw,
-            sigma_rad={name: _rms(sigma[space.group(name)]) for name in DESIGN_GROUPS if name in space.groups},
-            bound=bound,
+            sigma_rad={
+                name: _rms(knowledge.sigma[space.group(name)]) for name in DESIGN_GROUPS if name in space.groups
+            },
+            bound=Bound(space, fit.free, fit.information, fit.prior_information),
             shortfall=shortfall(space, knowledge, fit, self._goal.sigma_rad, reason),
             left_out=tuple(
-                describe_unseen_puc(self._mesh, puc, sources, self._nominal.monitors)
+                describe_unseen_puc(self._mesh, puc, sources, space.monitors)
                 for puc in np.flatnonzero(~space.illuminated.pucs).tolist()
             ),
         )
 
-    def _walk(self, off_share: float, changed: int = CHANGED) -> IncrementalSettings:
-        nominal = self._nominal
-        return IncrementalSettings(
-            self._max_ma, nominal.sources, nominal.monitors, STRETCH, changed=changed, off_share=off_share
-        )
+    def _walk(self) -> IncrementalSettings:
+        return IncrementalSettings(self._max_ma, self._nominal.sources, self._nominal.monitors, STRETCH)
+
+    def _random_walk(self) -> IncrementalSettings:
+        return replace(self._walk(), changed=usually_changed(self._mesh), off_share=BootstrapPlan().off_share)
 
     def _fit(self, plan: Observations, stage: str) -> FitResult:
         self._progress(stage, 0, 1)
-        space = self._model.space
+        space, nominal = self._model.space, self._nominal
         groups = (*DESIGN_GROUPS, "coupler_difference_rad", "crosstalk", "heat_factor")
-        free = space.free((*groups, _DETUNED) if self._nominal.own_lasers else groups)
-        nominal = self._nominal
+        free = space.free((*groups, "source_detuning_hz") if nominal.own_lasers else groups)
         prior = default_prior(space, self._parameters, nominal.heaters, nominal.puc_loss_db)
         prior = prior.moved({"monitor_db": 0.15}, space)
-        noise = with_model_error(self._noise())
-        bound = plan_bound(self._model, self._parameters, plan, noise, prior, free, SETTING_DRIFT)
+        bound = plan_bound(self._model, self._parameters, plan, self._noise(), prior, free, SETTING_DRIFT)
         self._progress(stage, 1, 1)
         prior_information = modulo_a_turn(bound.prior_information, space.mask(PHASE_GROUPS)[free])
         return FitResult(
@@ -387,12 +372,13 @@ class _RunPlanner:
 
     def _noise(self) -> NoiseModel:
         floor_ma = _NOISE.floor_ma * self._nominal.responsivity
-        return NoiseModel(_NOISE.relative, float(np.hypot(floor_ma, self._nominal.step_ma / np.sqrt(12.0))))
+        noise = NoiseModel(_NOISE.relative, float(np.hypot(floor_ma, self._nominal.step_ma / np.sqrt(12.0))))
+        return with_model_error(noise)
 
     def _choose_settings(self, fit: FitResult, remaining_s: float, remaining_settings: int) -> tuple[Observations, str]:
-        walk = self._walk(IncrementalSettings.off_share)
+        walk = self._walk()
         knowledge = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
-        likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
+        likelihood = Likelihood(walk.random(1, self._rng), self._noise(), drift=SETTING_DRIFT)
         designer = designer_after(self._model, fit, likelihood, self._times, knowledge.wanted)
         max_settings = max(remaining_settings, 0)
         design = designer.choose(
