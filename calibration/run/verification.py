@@ -136,15 +136,15 @@ class Verification:
         if not self.results:
             return figures
         errors = np.abs(self.errors_db)
-        figures |= {
+        return figures | {
             "held_out_rms_db": self.rms_db,
             "held_out_noise_db": self.noise_db,
             "held_out_excess_db": self.excess_db,
             "held_out_median_db": float(np.median(errors)),
             "held_out_worst_db": float(np.max(errors)),
             "held_out_chi2": self.chi2,
+            **self.figures_by_regime(),
         }
-        return figures | self.figures_by_regime()
 
     def figures_by_regime(self) -> dict[str, float]:
         """Return the rms error of each regime with results, for ``quality`` of a record."""
@@ -217,7 +217,7 @@ def verify(
         LimitError: The record is not valid at this frequency.
     """
     record = _with_levels(record, probe)
-    sources = [entry.port for entry in record.ports if entry.source_dbm is not None and entry.port in probe.sources]
+    sources = [port for port in _light_ports(record) if port in probe.sources]
     if not sources:
         return Verification(())
     plan = _plan(probe, record, sources, settings, np.random.default_rng(np.random.SeedSequence([seed, 0x7E57])))
@@ -242,8 +242,7 @@ def verify_readings(probe: Probe, record: CalibrationRecord, observations: Obser
         observations: Settings, and readings of all monitors.
     """
     record = _with_levels(record, probe)
-    light_ports = [entry.port for entry in record.ports if entry.source_dbm is not None]
-    observations = observations[np.isin(observations.source, light_ports)]
+    observations = observations[np.isin(observations.source, _light_ports(record))]
     if not len(observations):
         return Verification(())
     plan = [
@@ -273,7 +272,7 @@ def verify_regimes(
     """
     logbook = probe if isinstance(probe, Logbook) else Logbook(probe)
     record = _with_levels(record, logbook)
-    sources = [entry.port for entry in record.ports if entry.source_dbm is not None and entry.port in logbook.sources]
+    sources = [port for port in _light_ports(record) if port in logbook.sources]
     if not sources or record.joints is None:
         return Verification(()), np.zeros(0, np.int64)
     rng, first = np.random.default_rng(np.random.SeedSequence([seed, 0x5E6])), len(logbook)
@@ -346,6 +345,10 @@ def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
         for entry in record.ports
     ]
     return replace(record, ports=tuple(ports))
+
+
+def _light_ports(record: CalibrationRecord) -> list[int]:
+    return [entry.port for entry in record.ports if entry.source_dbm is not None]
 
 
 # Choice of settings --------------------------------------------------------------------------------------------------
@@ -517,7 +520,8 @@ def _compare(
 ) -> Verification:
     if measured.late is not None:
         plan = [replace(step, late=late) for step, late in zip(plan, measured.late, strict=True)]
-    responsivity = np.array([_responsivity(record, port) for port in probe.monitors])
+    by_port = {entry.port: entry.monitor_ma_per_mw for entry in record.ports}
+    responsivity = np.array([by_port.get(port) for port in probe.monitors], dtype=np.float64)
     dark_ma = dark_by_port_ma(record)
     readings = measured.reading_ma - [dark_ma.get(port, 0.0) for port in probe.monitors]
     floor_ma = max(probe.monitor_step_ma / np.sqrt(12.0), record.quality.get("monitor_noise_floor_ma", 0.0), _DARK_MA)
@@ -555,11 +559,6 @@ def _compare(
     return Verification(tuple(results), suspects)
 
 
-def _responsivity(record: CalibrationRecord, port: int) -> float:
-    entry = next((entry for entry in record.ports if entry.port == port), None)
-    return np.nan if entry is None or entry.monitor_ma_per_mw is None else entry.monitor_ma_per_mw
-
-
 def _slopes_db(
     record: CalibrationRecord, plan: list[_VerificationStep], ports: list[int], brighter_dbm: Real, detuning_hz: float
 ) -> Real | None:
@@ -567,7 +566,8 @@ def _slopes_db(
 
     0 at ports of unknown responsivity; ``None`` for a record whose crosstalk is a matrix.
     """
-    measured_ports = tuple(port for port in ports if not np.isnan(_responsivity(record, port)))
+    calibrated_ports = {entry.port for entry in record.ports if entry.monitor_ma_per_mw is not None}
+    measured_ports = tuple(port for port in ports if port in calibrated_ports)
     record = replace(record, monitor_ports=measured_ports)
     try:
         parameters, space = parameters_from_record(record), space_from_record(record)
