@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,12 +82,7 @@ class HandMeasurements:
     """Measures with fibres that are moved by hand.
 
     Args:
-        logbook: Access to the mesh.
-        light: Mean light of the mesh.
-        device: The device under test.
         driven: Shape ``(2E,)``; heaters that may be used.
-        sweeps: Settings of the heater sweeps.
-        rng: Random generator.
         progress: Called with the stage and the numbers of finished and of all steps.
         on_heater: Called after every sweep with the heater and its law.
     """
@@ -261,7 +257,7 @@ class HandMeasurements:
             self._logbook, self._light, (visit.source,), noise, self._expected, self._plan, self._rng, self._driven,
             earlier={heater: self._swept[heater] for heater in pending}, views=views,
         )  # fmt: skip
-        sweeps.run(heaters, lambda done, total: self._progress("sweeps", done, total), self._on_heater)
+        sweeps.run(heaters, partial(self._progress, "sweeps"), self._on_heater)
 
     def _measure_random(
         self, visit: Visit, measured: HandMeasurement, heaters: dict[int, HeaterFit], count: int, visit_count: int
@@ -278,9 +274,8 @@ class HandMeasurements:
         logbook.light_only_port(visit.source)
         logbook.measure_batch(currents[:-SETTINGS_PER_SOURCE])
         for setting in currents[-SETTINGS_PER_SOURCE:]:
-            number = len(logbook)
             logbook.measure(setting)
-            measured.fibres.append(FibreReadings(number, logbook.fibre_dbm()))
+            measured.fibres.append(FibreReadings(len(logbook) - 1, logbook.fibre_dbm()))
         measured.random += range(first, len(logbook))
         held_out = max(-(-SETTINGS // visit_count), _MIN_HELD_OUT)
         first = len(logbook)
