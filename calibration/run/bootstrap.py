@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,16 +140,7 @@ class Start:
 
 
 class Bootstrap:
-    """Stages before the global fit.
-
-    Args:
-        logbook: Access to the mesh.
-        device: The device under test.
-        seed: Seed of all random choices.
-        plan: Settings of the search.
-        progress: Called after every step.
-        on_heater: Called after every sweep with the heater and its law.
-    """
+    """Stages before the global fit. ``on_heater`` is called after every sweep with the heater and its law."""
 
     def __init__(
         self,
@@ -161,8 +153,8 @@ class Bootstrap:
     ) -> None:
         self._logbook, self._mesh = logbook, logbook.mesh
         self._device, self._expected = device, device.heaters
-        chosen_plan = plan or BootstrapPlan()
-        self._plan, self._progress = replace(chosen_plan, search=chosen_plan.search.on(self._mesh.n_pucs)), progress
+        plan = plan or BootstrapPlan()
+        self._plan, self._progress = replace(plan, search=plan.search.on(self._mesh.n_pucs)), progress
         # Every stage has its own random stream, so that a stage does not influence the next and a resumed run makes the
         # same choices.
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0xB007]))
@@ -193,7 +185,12 @@ class Bootstrap:
         self._progress("survey", 0, 1)
         survey = take_survey(self._logbook, self._rng, self._driven)
         self._progress("survey", 1, 1)
-        heaters = self._sweep(survey)
+        sweeps = HeaterSweeps(
+            self._logbook, self._light, survey.sources, survey.noise, self._expected, self._plan.sweeps, self._rng,
+            self._driven,
+        )  # fmt: skip
+        sweeps.run(self.heaters, partial(self._progress, "sweeps"), self._on_heater)
+        heaters = self._fits()
         swept = len(self._logbook)
         nominal = self.nominal(survey.sources, survey.monitors)
         breakdowns: dict[int, Breakdown] = {}
@@ -293,14 +290,13 @@ class Bootstrap:
         n_read = 1 if self._device.monitors_by_hand else len(logbook.monitors)
         settings = self._plan.random_settings or settings_by_hand(self._mesh, self._driven, n_read)
         self.by_hand = measured = measurements.run(self.heaters, settings)
-        heaters = tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
         survey, observations = measured.survey, logbook.observations()
         measured.random = [number for number in measured.random if observations.currents_ma[number].any()]
         random, deaths = _without_failed_monitors(observations[np.array(measured.random)], survey, self._light)
         nominal = self.nominal(survey.sources, survey.monitors)
         result = self._search_by_hand(survey, random, nominal)
         trusted = result.unexplained < self._plan.search.plausible
-        return self._concluded(Start(nominal, survey, heaters, result, random, trusted), deaths)
+        return self._concluded(Start(nominal, survey, self._fits(), result, random, trusted), deaths)
 
     def _search_by_hand(self, survey: Survey, random: Observations, nominal: MeshParameters) -> SearchResult:
         """Search for the phases in the light of one port pair after the other, those that show few PUCs first."""
@@ -390,12 +386,7 @@ class Bootstrap:
         parameters, warnings = self._start(nominal, result), _search_warnings(result, trusted)
         return replace(start, parameters=parameters, search=result, trusted=trusted, warnings=warnings)
 
-    def _sweep(self, survey: Survey) -> tuple[HeaterFit, ...]:
-        sweeps = HeaterSweeps(
-            self._logbook, self._light, survey.sources, survey.noise, self._expected, self._plan.sweeps, self._rng,
-            self._driven,
-        )  # fmt: skip
-        sweeps.run(self.heaters, lambda done, total: self._progress("sweeps", done, total), self._on_heater)
+    def _fits(self) -> tuple[HeaterFit, ...]:
         return tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
 
     def _max_search_work(self, survey: Survey) -> float:
@@ -430,7 +421,7 @@ class Bootstrap:
 
     def reach_ma(self) -> Real:
         """Return the largest current of each heater in random settings, shape ``(heaters,)``."""
-        laws = [self.heaters.get(heater, NOT_SWEPT).law for heater in range(len(self._driven))]
+        laws = [fit.law for fit in self._fits()]
         # Slightly more than one turn.
         return np.array([0.0 if law is None else law.current_ma(min(_REACH_RAD, law.max_phase_rad)) for law in laws])
 
