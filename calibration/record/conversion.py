@@ -49,6 +49,17 @@ _GRID = 400
 _PRIOR_LOSS_SIGMA_DB = 0.03
 
 
+# Field of an origin -> field of a record with the same content.
+_COPIED = {
+    "serial": "device_serial",
+    "model": "device_model",
+    "firmware": "device_firmware",
+    "vendor": "device_vendor",
+    **{name: name for name in ("heater_channels", "wavelength_nm", "complete", "heater_ohm", "parent_sha256")},
+    **{name: name for name in ("conditions", "faults", "defects")},
+}
+
+
 @dataclass(frozen=True)
 class Origin(Device):
     """Contents of a record besides the parameters.
@@ -123,32 +134,21 @@ def build_record(
     if covariance is not None:
         covariance = _recorded_covariance(space, parameters, origin.heater_ohm, covariance)
     return CalibrationRecord(
-        device_serial=origin.serial,
-        device_model=origin.model,
-        device_firmware=origin.firmware,
+        **{of_record: getattr(origin, name) for name, of_record in _COPIED.items()},
         mesh_label=mesh.label,
         mesh_sha256=mesh.sha256,
-        heater_channels=origin.heater_channels,
         monitor_ports=space.monitors,
-        wavelength_nm=origin.wavelength_nm,
         created_utc=origin.created_utc or datetime.now(UTC).isoformat(timespec="seconds"),
-        complete=origin.complete,
-        heater_ohm=origin.heater_ohm,
         pucs=tuple(writer.puc(puc) for puc in range(mesh.n_pucs)),
         ports=tuple(writer.port(port) for port in sorted(ends)),
         crosstalk=CrosstalkEntry(kernel=CrosstalkKernel(amplitude, length_mm, floor, BUL_MM)),
-        faults=origin.faults,
         quality=dict(origin.quality),
         provenance=dict(origin.provenance),
-        device_vendor=origin.vendor,
-        parent_sha256=origin.parent_sha256,
-        conditions=origin.conditions,
         joints=writer.joints(),
         dispersion=Dispersion(
             parameters.delay_s, parameters.differential_slope_rad_per_hz, parameters.coupler_slope_rad_per_hz
         ),
         covariance=_covariance_entry(space, covariance, bound),
-        defects=origin.defects,
         mesh_document=mesh.to_dict(),
         physics=_physics_entries(space, parameters, origin.gains),
         arrays=_arrays(space, parameters, origin, covariance),
@@ -260,15 +260,8 @@ def origin_from_record(record: CalibrationRecord) -> Origin:
     }
     max_ma = {number: entry.law.max_ma for number, entry in enumerate(heaters) if entry.law is not None}
     return Origin(
-        serial=record.device_serial,
-        model=record.device_model,
-        firmware=record.device_firmware,
-        vendor=record.device_vendor,
-        heater_channels=record.heater_channels,
-        wavelength_nm=record.wavelength_nm,
+        **{name: getattr(record, of_record) for name, of_record in _COPIED.items()},
         heater_max_ma=max(max_ma.values(), default=0.0),
-        heater_ohm=record.heater_ohm,
-        complete=record.complete,
         unknown_pucs={puc: entry.note for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is None},
         heater_reach_ma=max_ma,
         launched_dbm={
@@ -283,12 +276,8 @@ def origin_from_record(record: CalibrationRecord) -> Origin:
         },
         heater_residual_sigma=residuals,
         heater_resistances=record.arrays.get(HEATER_RESISTANCES),
-        conditions=record.conditions,
-        faults=record.faults,
-        defects=record.defects,
         quality=record.quality,
         provenance=record.provenance,
-        parent_sha256=record.parent_sha256,
         gains={entry.name: entry.gain for entry in record.physics},
     )
 
@@ -305,7 +294,6 @@ class _Writer:
     def puc(self, puc: int) -> PucEntry:
         """Return the entry of a PUC; without a passive phase if the PUC is unknown."""
         parameters = self._parameters
-        note = self._origin.unknown_pucs.get(puc) or self._origin.puc_notes.get(puc, "")
         is_known = puc not in self._origin.unknown_pucs
         passive = float((parameters.passive_phase_rad[puc] + np.pi) % (2.0 * np.pi) - np.pi)
         loss_sigma = self._sigma_of("loss_db", puc)
@@ -316,7 +304,7 @@ class _Writer:
             loss_sigma_db=_PRIOR_LOSS_SIGMA_DB if loss_sigma is None else loss_sigma,
             upper=self._heater(2 * puc),
             lower=self._heater(2 * puc + 1),
-            note=note,
+            note=self._origin.unknown_pucs.get(puc) or self._origin.puc_notes.get(puc, ""),
             coupler=CouplerEntry(
                 float(parameters.coupler_common_rad[puc]),
                 float(parameters.coupler_difference_rad[puc]),
@@ -351,14 +339,16 @@ class _Writer:
             # The power at the second port of a source is given relative to the first.
             source_dbm = float(parameters.source_db[space.sources.index(first)] + over_first_db)
         launched = origin.launched_dbm.get(port)
-        is_known = source_dbm is not None and launched is not None
-        output = origin.output_loss_db.get(port)
+        input_loss_db = None if source_dbm is None or launched is None else launched - source_dbm
+        output_loss_db, output_sigma_db = origin.output_loss_db.get(port, (None, None))
         return PortEntry(
             port=port,
-            input_loss_db=launched - source_dbm if source_dbm is not None and launched is not None else None,
-            input_loss_sigma_db=self._sigma_of("source_db", source) if is_known and source is not None else None,
-            output_loss_db=output[0] if output else None,
-            output_loss_sigma_db=output[1] if output else None,
+            input_loss_db=input_loss_db,
+            input_loss_sigma_db=None
+            if input_loss_db is None or source is None
+            else self._sigma_of("source_db", source),
+            output_loss_db=output_loss_db,
+            output_loss_sigma_db=output_sigma_db,
             monitor_ma_per_mw=None if monitor is None else float(parameters.monitor_ma_per_mw[monitor]),
             monitor_dark_ma=None if monitor is None else origin.monitor_dark_ma.get(port, 0.0),
             monitor_floor_ma=None if monitor is None else origin.monitor_floor_ma,
