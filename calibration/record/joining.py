@@ -33,6 +33,7 @@ Real = NDArray[np.float64]
 JOINED_TO = "joined_to"
 """Provenance key with the identifier of the record to which a part was joined."""
 _OF_HEATERS = ("rho2", "rho4", "rho6", "heat_factor")
+_OF_PORTS = ("source_db", "second_db", "source_detuning_hz", "monitor_db")
 _OF_PUCS = ("passive_phase_rad", "loss_db", "coupler_common_rad", "coupler_difference_rad", "arm_difference_db")
 
 
@@ -226,21 +227,16 @@ def _error_matrix(
     for name in own.groups:
         if name == "loops" or name not in space.groups:
             continue
-        own_names, other_names = _names(own, name), _names(space, name)
-        other_rows = {key: i for i, key in enumerate(other_names)}
-        for i, key in enumerate(own_names):
-            if key not in other_rows:
-                continue
+        rows = {key: i for i, key in enumerate(_names(space, name), start=space.groups[name].start)}
+        for column, key in enumerate(_names(own, name), start=own.groups[name].start):
             if name in _OF_PUCS:
                 belongs = key in pucs and _is_of_part(name, base.pucs[key], part.pucs[key])
             elif name in _OF_HEATERS:
                 belongs = key // 2 in pucs
-            elif name in ("source_db", "second_db", "source_detuning_hz", "monitor_db"):
-                belongs = key in used
             else:
-                belongs = False
-            if belongs == is_part:
-                matrix[space.groups[name].start + other_rows[key], own.groups[name].start + i] = 1.0
+                belongs = name in _OF_PORTS and key in used
+            if key in rows and belongs == is_part:
+                matrix[rows[key], column] = 1.0
     illuminated = of_part.directions[:, : of_part.n_illuminated_loops]
     directions = record.arrays.get(LOOP_DIRECTIONS)
     by_joint = np.asarray(own.directions if directions is None else directions, dtype=np.float64)
@@ -259,13 +255,11 @@ def _names(space: ParameterSpace, group: str) -> list[Any]:
         "source_detuning_hz": space.sources,
         "second_db": tuple(space.seconds.values()),
         "monitor_db": space.monitors,
+        "monitor": space.monitors,
+        "source and monitor": itertools.product(space.sources, space.monitors),
+        "puc": range(space.mesh.n_pucs),
     }
-    if group in ports:
-        return list(ports[group])
-    per = ROWS[group].per if group in ROWS else ""
-    if per == "monitor":
-        return list(space.monitors)
-    if per == "source and monitor":
-        return list(itertools.product(space.sources, space.monitors))
-    count = space.mesh.n_pucs if per == "puc" else space.groups[group].stop - space.groups[group].start
-    return list(range(count))
+    element = ROWS[group].per if group in ROWS else group
+    if element in ports:
+        return list(ports[element])
+    return list(range(space.groups[group].stop - space.groups[group].start))
