@@ -21,7 +21,7 @@ from lumion_hw.errors import LumionError
 from lumion_hw.interfaces.wiring import InputPath
 from lumion_hw.mesh.record.calibration_record import Conditions
 from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
-from lumion_hw.quantities import frequency_hz_from_wavelength_m
+from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S, frequency_hz_from_wavelength_m
 
 DAY_S = 86_400.0
 LEAKAGE_DB = -30.0
@@ -47,7 +47,7 @@ def wavelength_reach_nm(reference_hz: float) -> float:
     Assumes a slope of the differential phase of 25 mrad/nm (docs/sources.md).
     """
     reach_hz = PHASE_TOLERANCE_RAD / PRIOR_SIGMA["differential_slope_rad_per_hz"]
-    return 299_792_458.0 / reference_hz**2 * reach_hz * 1e9
+    return SPEED_OF_LIGHT_M_PER_S / reference_hz**2 * reach_hz * 1e9
 
 
 def valid_for_s(n_pucs: int, drift: DriftModel | None = None) -> float:
@@ -64,12 +64,9 @@ def valid_for_s(n_pucs: int, drift: DriftModel | None = None) -> float:
 
 
 class ConditionsWatch:
-    """Records the conditions of a bench; call it at the beginning and at the end of a calibration.
+    """Records the conditions of a bench; call it at the beginning and at the end of a calibration."""
 
-    The probe, if given, supplies the launch powers.
-    """
-
-    def __init__(self, bench: Bench, probe: Probe | None = None) -> None:
+    def __init__(self, bench: Bench, probe: Probe) -> None:
         self._bench, self._probe = bench, probe
         self._temperatures_c: list[float] = []
 
@@ -102,8 +99,6 @@ class ConditionsWatch:
         )
 
     def _launched_dbm(self) -> float | None:
-        if self._probe is None:
-            return None
         powers = []
         for path in self._bench.wiring.inputs:
             with contextlib.suppress(KeyError):  # the source was not used yet, or only together with another one
@@ -115,12 +110,12 @@ class ConditionsWatch:
             return f"tributary {path.tributary} of {path.source}, behind a splitter"
         if path.polarization is None:
             return f"not controlled after {path.source} and its fibre"
-        dark = self._probe is not None and path.port not in self._probe.sources
+        dark = path.port not in self._probe.sources
         return f"{path.polarization} found no light" if dark else f"aligned to TE by {path.polarization}"
 
 
 def _loops_in_words(reference_hz: float) -> str:
-    pm = 299_792_458.0 / reference_hz**2 * LOOP_REACH_HZ * 1e12
+    pm = SPEED_OF_LIGHT_M_PER_S / reference_hz**2 * LOOP_REACH_HZ * 1e12
     kelvin = LOOP_TOLERANCE_RAD / (_LOOP_PUCS * DriftModel().common_phase_rad_per_k)
     return (
         f"the ranges hold for bar and cross states with a leakage of {LEAKAGE_DB:g} dB; a loop of six PUCs turns by "
