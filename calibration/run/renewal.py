@@ -71,28 +71,20 @@ class RecordPosterior:
         """
         space, parameters = space_from_record(record), parameters_from_record(record)
         entry = record.covariance
-        if record.joints is None or entry is None or not space.sources:
-            raise CalibrationError(
-                "this calibration record cannot be renewed, because it has no loop phases, no covariance or no source "
-                "powers",
-                hint="Calibrate again.",
-            )
-        left_out = (UNSEEN, LEFT_OUT)
         unknown = [
             puc
-            for puc, entry in enumerate(record.pucs)
-            if entry.passive_phase_rad is None and entry.note not in left_out
+            for puc, puc_entry in enumerate(record.pucs)
+            if puc_entry.passive_phase_rad is None and puc_entry.note not in (UNSEEN, LEFT_OUT)
         ]
-        if unknown:
-            raise CalibrationError(
-                f"this calibration record cannot be renewed, because it has no passive phases of PUCs {unknown}",
-                hint="Calibrate again.",
-            )
-        if entry.groups != tuple((name, group.stop - group.start) for name, group in space.groups.items()):
-            raise CalibrationError(
-                "this calibration record has a different number of parameters than this software expects",
-                hint="Calibrate again.",
-            )
+        problem = ""
+        if record.joints is None or entry is None or not space.sources:
+            problem = "cannot be renewed, because it has no loop phases, no covariance or no source powers"
+        elif unknown:
+            problem = f"cannot be renewed, because it has no passive phases of PUCs {unknown}"
+        elif entry.groups != tuple((name, group.stop - group.start) for name, group in space.groups.items()):
+            problem = "has a different number of parameters than this software expects"
+        if problem:
+            raise CalibrationError(f"this calibration record {problem}", hint="Calibrate again.")
         matrix = _with_converted_loops(covariance_from_record(record), record, space)
         variance = np.diag(matrix).copy()
         # Single precision in the file can make an eigenvalue slightly negative.
@@ -212,8 +204,7 @@ class DriftRun:
         """
         dark = np.zeros(2 * self.probe.mesh.n_pucs)
         plan = [(source, dark) for source in self._sources]
-        plan += [(source, currents) for source, currents in self._pure_states()]
-        self._measure("health check", plan)
+        self._measure("health check", plan + self._pure_states())
         self._held_out = len(self.logbook)
         return self._health(self.last, 0)
 
@@ -256,11 +247,10 @@ class DriftRun:
         if resistances is None:
             return None
         self._resistances = resistances
-        latest_ohm = np.full(len(currents), np.nan)
+        latest_ohm, before_ohm = np.full((2, len(currents)), np.nan)
         latest_ohm[resistances[:, 0].astype(np.int64)] = resistances[:, 2]
-        before = np.full(len(currents), np.nan)
-        before[heaters] = ohm
-        change: Real = latest_ohm / before - 1.0
+        before_ohm[heaters] = ohm
+        change: Real = latest_ohm / before_ohm - 1.0
         return change
 
     def _random_settings(self) -> Observations:
