@@ -160,34 +160,30 @@ def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightCondition
     noise = noise_of(entries, probe.monitor_step_ma)
     if noise is None:
         return LightConditions()
-    changes, power_db = [], {}
     tuned_hz = {entry.source: entry.requested_hz for entry in entries if entry.kind == "tuned"}
     for source, frequency_hz in sorted(tuned_hz.items()):
         probe.tune(source, frequency_hz)
     if any(entry.kind in ("laser", "meter") for entry in entries):
         return _check_light_by_hand(probe, entries, noise)
+    changes = []
     for (source, frequency_hz), readings in sorted(reference_readings(entries).items()):
         if frequency_hz != tuned_hz.get(source, 0.0):
             continue  # the source was tuned to another frequency since
         probe.light_only_port(source)
         repeats = probe.measure_batch(np.zeros((_REPEATED_READINGS, 2 * probe.mesh.n_pucs)))
         # At the reference setting the power may differ because of the polarization, but the distribution may not.
-        change = reference_change(source, np.mean(readings, axis=0), repeats.mean(axis=0), noise)
-        changes.append(change)
-        if abs(change.power_db) > _MIN_POWER_DB:
-            power_db[source] = change.power_db
+        changes.append(reference_change(source, np.mean(readings, axis=0), repeats.mean(axis=0), noise))
     number = max(index for index, entry in enumerate(entries) if entry.kind == "settings")
-    last = entries[number]
+    last, repeated_changes = entries[number], list[ReferenceChange]()
     is_retuned = any(entry.kind == "tuned" and entry.source == last.source for entry in entries[number:])
     if last.source != DARK and not is_retuned:
         probe.light_only_port(last.source)
         repeated = probe.measure_batch(last.currents_ma[-_LAST_SETTINGS:])
-        changes += [
+        repeated_changes = [
             reference_change(last.source, before, after, noise)
             for before, after in zip(last.answer[-_LAST_SETTINGS:], repeated, strict=True)
         ]
-    _refuse_changes(changes)
-    return LightConditions(tuple(changes), power_db)
+    return _accepted_changes(changes, repeated_changes)
 
 
 def _check_light_by_hand(probe: Probe, entries: Sequence[LogbookEntry], noise: NoiseModel) -> LightConditions:
@@ -205,18 +201,20 @@ def _check_light_by_hand(probe: Probe, entries: Sequence[LogbookEntry], noise: N
     probe.light_only_port(source)
     after = probe.measure_batch(visit[0].currents_ma[:COMPARED_SETTINGS])
     # A single meter sees no distribution over ports, but that over settings.
-    change = reference_change(source, before.ravel(), after.ravel(), noise)
-    _refuse_changes([change])
-    return LightConditions((change,), {source: change.power_db} if abs(change.power_db) > _MIN_POWER_DB else {})
+    return _accepted_changes([reference_change(source, before.ravel(), after.ravel(), noise)])
 
 
-def _refuse_changes(changes: Sequence[ReferenceChange]) -> None:
+def _accepted_changes(reference: Sequence[ReferenceChange], other: Sequence[ReferenceChange] = ()) -> LightConditions:
+    """Return changes of the light, with the power changes in the reference setting. Raises as :func:`check_light`."""
+    changes = (*reference, *other)
     messages = dict.fromkeys(text for change in changes for text in change.descriptions(_MAX_POWER_DB))
     if messages:
         raise CalibrationError(
             f"the bench has changed since the interrupted run: {'; '.join(messages)}",
             hint="Restore the earlier state and resume again, or start a new run without --resume.",
         )
+    power_db = {change.source: change.power_db for change in reference if abs(change.power_db) > _MIN_POWER_DB}
+    return LightConditions(changes, power_db)
 
 
 def journal_path(record: Path) -> Path:
