@@ -60,20 +60,14 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
     """
     world = bench.emulated.world
     truth = world.truth
-    interferes = record.mesh.interferes
-    settable = [puc for puc, entry in enumerate(record.pucs) if entry.is_settable and interferes[puc]]
-    pucs = np.array(settable, dtype=np.int64)  # a mesh of single parts has none
+    # A mesh of single parts has no settable PUC.
+    pucs = np.flatnonzero([entry.is_settable for entry in record.pucs] & record.mesh.interferes)
     phases = np.array([record.pucs[puc].passive_phase_rad for puc in pucs], dtype=np.float64)
     # Heaters stuck at a current shift phases at rest; a calibration cannot separate this from the passive phase.
     zero_current_mw = truth.heater_power_mw(np.zeros(len(truth.p_pi_mw)))
     zero_current_rad = np.pi * zero_current_mw / truth.p_pi_mw + truth.crosstalk.arm_rad_per_mw @ zero_current_mw
-    slope_per_hz = world.cells().differential_slope_per_hz
-    passive_rad = (
-        truth.passive_phase
-        + zero_current_rad[0::2]
-        - zero_current_rad[1::2]
-        + slope_per_hz * reference_offset_hz(bench, record)
-    )
+    passive_rad = truth.passive_phase + zero_current_rad[0::2] - zero_current_rad[1::2]
+    passive_rad = passive_rad + world.cells().differential_slope_per_hz * reference_offset_hz(bench, record)
     return TruthReport(
         phase_error_rad=(phases - passive_rad[pucs] + np.pi) % (2 * np.pi) - np.pi,
         loss_error_db=record.loss_db - truth.loss_db,
@@ -116,8 +110,7 @@ def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
 def _extinction_db(bench: Bench, record: CalibrationRecord, pucs: NDArray[np.int64], state: State) -> Real:
     bench.mesh.program(heater_currents_ma(record, dict.fromkeys(pucs.tolist(), state)))
     bench.clock.sleep(HEATER_REST_S)
-    cells = bench.emulated.world.cells()
-    transfer = cells.transfer()[pucs]
+    transfer = bench.emulated.world.cells().transfer()[pucs]
     bar, cross = np.abs(transfer[:, 0, 0]) ** 2, np.abs(transfer[:, 1, 0]) ** 2
     wanted, other = (bar, cross) if state == "bar" else (cross, bar)
     extinction: Real = 10 * np.log10(wanted / np.maximum(other, 1e-15))
@@ -134,14 +127,9 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
         ConfigError: The bench is not emulated.
     """
     world = bench.emulated.world
-    truth, cells, parameters, space = (
-        world.truth,
-        world.cells(),
-        parameters_from_record(record),
-        space_from_record(record),
-    )
+    truth, cells, slopes = world.truth, world.cells(), world.slopes
+    parameters, space = parameters_from_record(record), space_from_record(record)
     offset_hz = reference_offset_hz(bench, record)
-    slopes = world.slopes
     slope, eta_slope = cells.differential_slope_per_hz, slopes.eta_slope_per_nm * slopes.nm_per_hz
     mesh, both = space.mesh, space.mesh.has_coupler.all(axis=0)
     first, second = np.arcsin(np.sqrt(np.stack([truth.eta_in, truth.eta_out]))) - mesh.coupler_angles_rad

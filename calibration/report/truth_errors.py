@@ -52,11 +52,17 @@ def project_out_common_phase(space: ParameterSpace) -> Real:
 
     Nothing is removed where all interfering paths have equally many PUCs, or where light shows no loop.
     """
-    common = space.directions.T @ np.ones(len(space.mesh.joints))
-    common[space.n_illuminated_loops :] = 0.0
+    common = _common_direction(space)
     length = float(np.linalg.norm(common))
     common = common / length if length > _NO_COMMON_PHASE else np.zeros(len(common))
     return np.eye(len(common)) - np.outer(common, common)
+
+
+def _common_direction(space: ParameterSpace) -> Real:
+    """Return the same phase on every joint as loop parameters with light, shape ``(L,)``."""
+    common: Real = space.directions.T @ np.ones(len(space.mesh.joints))
+    common[space.n_illuminated_loops :] = 0.0
+    return common
 
 
 @dataclass(frozen=True)
@@ -101,11 +107,8 @@ def group_errors(
     bench: Bench, record: CalibrationRecord, truth: MeshParameters
 ) -> tuple[dict[str, GroupErrors], dict[str, float]]:
     """Return the true and stated errors by parameter group, and the phase errors in mrad."""
-    space, parameters, covariance = (
-        space_from_record(record),
-        parameters_from_record(record),
-        covariance_from_record(record),
-    )
+    space, parameters = space_from_record(record), parameters_from_record(record)
+    covariance = covariance_from_record(record)
     error = space.pack(parameters) - space.pack(truth)
     passive, loops = space.groups["passive_phase_rad"], space.groups["loops"]
     error[passive] = wrapped(error[passive])
@@ -113,11 +116,9 @@ def group_errors(
     joints = parameters.joint_phase_rad - truth.joint_phase_rad
     lit = illuminated_loop_basis(space.mesh, space.entries, tuple(space.monitors))
     common_rad = common_phase_rad(space.mesh, joints, lit)
-    alike = space.directions.T @ np.ones(len(joints))
-    alike[space.n_illuminated_loops :] = 0.0
     error[loops] = space.directions.T @ gauge_fixed_difference(space.mesh, joints - common_rad, lit)
     fixed = project_out_common_phase(space)
-    common = error[loops] - fixed @ error[loops] + common_rad * alike
+    common = error[loops] - fixed @ error[loops] + common_rad * _common_direction(space)
     error[loops] = fixed @ error[loops]
     covariance[loops, loops] = fixed @ covariance[loops, loops] @ fixed
     for name in ("coupler_common_rad", "coupler_difference_rad"):
@@ -150,18 +151,13 @@ def _is_unsigned(
     """Return whether the light at the monitors is the same if the coupler angle of a PUC has the other sign.
 
     Example: if the light of a PUC's bar path meets no other light, only the square of its mean coupler angle matters.
-
-    Args:
-        record: Names the sources and monitors.
-        truth: True parameters.
-        name: Group of the angle, ``coupler_common_rad`` or ``coupler_difference_rad``.
-        pucs: PUCs to test; the result, shape ``(n_pucs,)``, is false for all others.
+    ``name`` is the group of the angle. The result, shape ``(n_pucs,)``, is false for all PUCs except ``pucs``.
     """
     space = space_from_record(record)
     result = np.zeros(space.mesh.n_pucs, np.bool_)
     if not len(pucs):
         return result
-    model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
+    model = _basic_model(record)
     max_ma = CalibratedMesh.from_record(record).max_ma
     settings = IncrementalSettings(max_ma, space.sources, space.monitors).random(
         _SETTINGS_PER_SOURCE * len(space.sources), np.random.default_rng(0)
@@ -177,6 +173,11 @@ def _is_unsigned(
     return result
 
 
+def _basic_model(record: CalibrationRecord) -> MeshModel:
+    space = space_from_record(record)
+    return MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
+
+
 def _law_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> GroupErrors:
     """Return the errors of the phases of all heaters whose phase light shows, at each eighth of a turn that they reach.
 
@@ -185,12 +186,13 @@ def _law_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Gr
     """
     calibrated, space = CalibratedMesh.from_record(record), space_from_record(record)
     weights = visible_combinations(space.mesh, space.entries, space.monitors)
-    drives, targets = list[Real](), np.arange(1, _LAW_POINTS + 1) * 2.0 * np.pi / _LAW_POINTS
-    for target_rad in targets:
-        drives.append(calibrated.currents_ma(np.where(calibrated.reach_rad > target_rad, target_rad, 0.0)))
-    at, heaters = np.nonzero((np.array(drives) > 0.0) & weights.any(axis=1))
+    targets_rad = np.arange(1, _LAW_POINTS + 1) * 2.0 * np.pi / _LAW_POINTS
+    drives_ma = np.array(
+        [calibrated.currents_ma(np.where(calibrated.reach_rad > target, target, 0.0)) for target in targets_rad]
+    )
+    at, heaters = np.nonzero((drives_ma > 0.0) & weights.any(axis=1))
     single_ma = np.zeros((len(heaters), len(weights)))
-    single_ma[np.arange(len(heaters)), heaters] = np.array(drives)[at, heaters]
+    single_ma[np.arange(len(heaters)), heaters] = drives_ma[at, heaters]
     heating = Heating(space.mesh, record.heater_ohm, record.heater_channels)
 
     def visible_rad(vector: Real) -> Real:
@@ -200,13 +202,11 @@ def _law_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Gr
 
     vector, sigma = space.pack(parameters_from_record(record)), np.sqrt(np.diag(covariance))
     slopes = np.zeros((len(heaters), space.size))
-    groups = [np.arange(space.size)[space.groups[name]] for name in HEAT_GROUPS if name in space.groups]
-    for number in np.concatenate(groups):
-        if sigma[number] > 0.0:
-            step = np.zeros(space.size)
-            step[number] = _STEP_SIGMA * sigma[number]
-            slopes[:, number] = visible_rad(vector + step) - visible_rad(vector - step)
-            slopes[:, number] /= 2.0 * step[number]
+    heat = space.mask(name for name in HEAT_GROUPS if name in space.groups)
+    for number in np.flatnonzero(heat & (sigma > 0.0)):
+        step = np.zeros(space.size)
+        step[number] = _STEP_SIGMA * sigma[number]
+        slopes[:, number] = (visible_rad(vector + step) - visible_rad(vector - step)) / (2.0 * step[number])
     true_rad = [
         weights[heater] @ heat_phases_rad(bench, own_ma) for own_ma, heater in zip(single_ma, heaters, strict=True)
     ]
@@ -215,8 +215,7 @@ def _law_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Gr
 
 def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameters, fitted: Observations) -> Bound:
     """Return the Cramér-Rao bound of the fitted settings with all parameters free."""
-    space = space_from_record(record)
-    model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
+    model = _basic_model(record)
     floor_ma = 1e-6 * bench.mesh.responsivity_a_per_w  # -60 dBm
     noise = NoiseModel(0.005, float(np.hypot(floor_ma, bench.mesh.monitor_step_ma / np.sqrt(12.0))))
     typical = bench.model.mesh_section.typical
@@ -279,10 +278,10 @@ def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations 
     normalised, phases = phase_errors(bench, record, truth)
     bounds: dict[str, float] = {}
     if fitted is not None:
-        bound = settings_bound(bench, record, truth, fitted).covariance()
-        bounds = phase_bounds_mrad(space_from_record(record), bound)
+        bound = settings_bound(bench, record, truth, fitted)
+        bounds = phase_bounds_mrad(bound.space, bound.covariance())
     short = extinctions(bench, record)
-    loss_db = float(np.sqrt(np.mean(compare(bench, record).loss_error_db ** 2)))
+    loss_db = _rms(compare(bench, record).loss_error_db)
     gauge = "modulo a turn; without a phase common to all loops"
     return [
         Metric("passive phases, error, rms", phases["passive_mrad"], "mrad", 3.0, note=gauge),
@@ -307,13 +306,9 @@ def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations 
             1.0,
         ),
         *(
-            Metric(
-                f"{quantity}, error divided by standard error, rms",
-                float(np.sqrt(np.mean(values**2))),
-                note=_EXPECTED_RATIO,
-            )
+            Metric(f"{quantity}, error divided by standard error, rms", _rms(values), note=_EXPECTED_RATIO)
             for name, quantity in _NORMALISED.items()
-            if len(values := normalised.get(name, np.zeros(0)))
+            if len(values := normalised[name])
         ),
     ]
 
