@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,8 @@ Real = NDArray[np.float64]
 _MIN_LEAK = 1e-9
 # An angle closer to zero than this many standard errors gives only a lower bound of the extinction.
 _BOUND_SIGMA = 2.0
+# With the phase common to all PUCs, the standard error of loop phases is shown too if it is larger by this factor.
+_MIN_COMMON_RATIO = 1.1
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,11 @@ def _phase_metrics(record: CalibrationRecord) -> list[Metric]:
     factor, n_loops = loop_factor(record), int(illuminated_loops(record).sum())
     loops = None if factor is None or not n_loops else 1e3 * float(np.sqrt((factor**2).sum() / n_loops))
     named = "standard error from the fit; the true error is known on an emulator only"
+    stated_rad = record.joints.loop_sigma_rad if record.joints else None
+    with_common = []
+    if stated_rad is not None and loops is not None and 1e3 * stated_rad > _MIN_COMMON_RATIO * loops:
+        note = "laser frequency and temperature turn all loops together"
+        with_common = [Metric("loop phases with the phase common to all PUCs", 1e3 * stated_rad, "mrad", note=note)]
     return [
         Metric("passive phases, standard error, rms", _rms(sigma), "mrad", 3.0, note=named),
         Metric(
@@ -176,20 +183,8 @@ def _phase_metrics(record: CalibrationRecord) -> list[Metric]:
         Metric(
             "loop phases, standard error, rms per loop", loops, "mrad", 3.0, note="without a phase common to all PUCs"
         ),
-        *_with_common_phase(record, loops),
+        *with_common,
     ]
-
-
-def _with_common_phase(record: CalibrationRecord, loops_mrad: float | None) -> Iterator[Metric]:
-    """Yield the standard error of loop phases including the phase common to all PUCs, if it is much larger."""
-    stated = record.joints.loop_sigma_rad if record.joints else None
-    if stated is not None and loops_mrad is not None and 1e3 * stated > _COMMON_PHASE_THRESHOLD * loops_mrad:
-        note = "laser frequency and temperature turn all loops together"
-        yield Metric("loop phases with the phase common to all PUCs", 1e3 * stated, "mrad", note=note)
-
-
-# Ratio above which the report shows both standard errors.
-_COMMON_PHASE_THRESHOLD = 1.1
 
 
 def _setting_metrics(record: CalibrationRecord) -> list[Metric]:
@@ -256,14 +251,12 @@ def _coverage_metrics(record: CalibrationRecord) -> list[Metric]:
     visible = has_visible_phase(record.mesh, inputs, record.monitor_ports)
     driven = visible & (np.array(record.heater_channels) != NO_CHANNEL)
     n_heaters = sum(heater // 2 not in unseen for heater in np.flatnonzero(driven).tolist())
-    rank = None if covariance is None else float(covariance.rank)
-    expected = None if covariance is None else float(covariance.expected_rank)
-    free = (
-        ""
-        if covariance is None
-        else f"of {covariance.n_free} free parameters; the goal is the rank that the ports allow"
-    )
-    prior = None if covariance is None else float(len(set_by_prior(record)))
+    rank = expected = prior = None
+    free = ""
+    if covariance is not None:
+        rank, expected = float(covariance.rank), float(covariance.expected_rank)
+        free = f"of {covariance.n_free} free parameters; the goal is the rank that the ports allow"
+        prior = float(len(set_by_prior(record)))
     return [
         Metric("PUCs calibrated", float(pucs), "", float(count), at_least=True),
         Metric("heaters calibrated", float(heaters), "", float(n_heaters), at_least=True),

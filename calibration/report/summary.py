@@ -24,25 +24,21 @@ if TYPE_CHECKING:
     from calibration.report.page import Page
     from calibration.report.readings import Readings
 
-_HTML, _MARKDOWN = (".html", ".htm"), (".md",)
+_HTML = (".html", ".htm")
 
 
 def calibration_summary(record: CalibrationRecord) -> dict[str, Any]:
     """Return the most important figures of a calibration by name."""
     sigma = [entry.passive_phase_sigma_rad for entry in record.pucs if entry.passive_phase_sigma_rad is not None]
-    residual = [
-        heater.residual_sigma
-        for entry in record.pucs
-        for heater in (entry.upper, entry.lower)
-        if heater.residual_sigma is not None
-    ]
+    heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
+    residual = [heater.residual_sigma for heater in heaters if heater.residual_sigma is not None]
     return {
         "device_serial": record.device_serial,
         "complete": record.complete,
         "pucs_calibrated": sum(entry.passive_phase_rad is not None for entry in record.pucs),
         "pucs": len(record.pucs),
-        "heaters_calibrated": sum(h.law is not None for entry in record.pucs for h in (entry.upper, entry.lower)),
-        "heaters": 2 * len(record.pucs),
+        "heaters_calibrated": sum(heater.law is not None for heater in heaters),
+        "heaters": len(heaters),
         "passive_phase_sigma_median_rad": float(np.median(sigma)) if sigma else None,
         "heater_fit_residual_median_sigma": float(np.median(residual)) if residual else None,
         "faults": list(record.faults),
@@ -70,7 +66,7 @@ def check_report_path(path: Path, overwrite: Overwrite = "own") -> None:
     Raises:
         ConfigError: The suffix is not ``.html`` or ``.md``, or an existing file must not be overwritten.
     """
-    if path.suffix not in _HTML + _MARKDOWN:
+    if path.suffix not in (*_HTML, ".md"):
         raise ConfigError(
             f"{path}: the name of a report must end in .html or .md", hint="Change the suffix to .html or .md."
         )
