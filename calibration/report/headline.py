@@ -18,14 +18,7 @@ _MAX_NAMED = 12
 
 @dataclass(frozen=True)
 class Headline:
-    """Verdict, key figures, missed goals and faults of one calibration.
-
-    Attributes:
-        verdict: One or two sentences.
-        figures: Name and value of six key figures.
-        misses: Missed goals, one sentence each.
-        faults: Faults, one sentence each.
-    """
+    """Verdict, name and value of six key figures, missed goals and faults of one calibration, as sentences."""
 
     verdict: str
     figures: tuple[tuple[str, str], ...]

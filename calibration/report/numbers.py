@@ -62,13 +62,11 @@ class Metric:
 
 @dataclass(frozen=True)
 class Extinction:
-    """Extinction ratios that the couplers of one PUC allow (docs/calibration.md, 2).
+    """Extinction ratios that the couplers of one PUC allow (docs/calibration.md, 2), or lower bounds of them.
 
     Attributes:
         through_db: Extinction ratio of the bar output.
         cross_db: Extinction ratio of the cross output.
-        through_is_bound: Whether ``through_db`` is a lower bound.
-        cross_is_bound: Whether ``cross_db`` is a lower bound.
     """
 
     through_db: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lumion_hw.files.escaping import markdown, xml_text
 from lumion_hw.files.own_files import CREATOR
@@ -13,11 +13,7 @@ from lumion_hw.files.own_files import CREATOR
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table of a report.
-
-    Attributes:
-        rows: Rows; ``None`` is an empty cell, ``True`` is "yes" and ``False`` "NO".
-    """
+    """A table of a report; in its rows ``None`` is an empty cell, ``True`` is "yes" and ``False`` "NO"."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -26,11 +22,7 @@ class ReportTable:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of a report.
-
-    Attributes:
-        name: Name of the picture file, without suffix.
-    """
+    """A picture of a report; ``name`` is that of the picture file, without suffix."""
 
     name: str
     svg: str
@@ -43,26 +35,16 @@ Block = str | ReportTable | Picture
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page with a heading.
-
-    Attributes:
-        folded: Whether the section is closed at first.
-    """
+    """A part of a page with a heading; a ``folded`` section is closed at first."""
 
     title: str
-    blocks: Sequence[Block] = field(default_factory=tuple)
+    blocks: Sequence[Block] = ()
     folded: bool = False
 
 
 @dataclass(frozen=True)
 class Page:
-    """A report page.
-
-    Attributes:
-        title: Heading of the page.
-        summary: First paragraphs.
-        lead: Blocks between the first paragraphs and the sections.
-    """
+    """A report page; ``lead`` are the blocks between the first paragraphs (``summary``) and the sections."""
 
     title: str
     summary: Sequence[str]

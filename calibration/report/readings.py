@@ -33,12 +33,7 @@ _LN10_PER_10 = np.log(10.0) / 10.0
 
 @dataclass(frozen=True)
 class Sweep:
-    """Sweep of one heater with all others constant.
-
-    Attributes:
-        heater: Heater number, 2·PUC + arm.
-        settings: Indices of the settings, in time order.
-    """
+    """Sweep of one heater (2·PUC + arm) with all others constant; ``settings`` are indices in time order."""
 
     heater: int
     settings: tuple[int, ...]
@@ -72,9 +67,6 @@ class Fringe:
 
 class Readings:
     """Raw readings of a run with the model of its record.
-
-    Args:
-        observations: Raw readings of the run.
 
     Attributes:
         observations: Readings with light from sources in the record, at monitors in the record.

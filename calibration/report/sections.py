@@ -66,10 +66,8 @@ class Material:
     def plot(self, name: str, caption: str, draw: Callable[[Any], str]) -> Block:
         """Return a plot, or a sentence that explains why it is missing.
 
-        Args:
-            name: Subject of the plot; also the name of the file.
-            caption: Explanation for the reader.
-            draw: Function that draws the plot; its argument is the module :mod:`calibration.report.plots`.
+        ``name`` is the subject of the plot and the name of its file. ``draw`` draws the plot with the module
+        :mod:`calibration.report.plots`.
         """
         if self.no_plots:
             return f"Not shown ({name}): {self.no_plots}."

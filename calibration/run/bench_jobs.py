@@ -215,12 +215,7 @@ _END_S = 10.0
 
 @dataclass(frozen=True)
 class Ended:
-    """Result of a run of several benches.
-
-    Attributes:
-        outcomes: One per job, in order.
-        interruption: Exception that ended the run, if any.
-    """
+    """Result of a run of several benches: one outcome per job, in order, and the exception that ended the run."""
 
     outcomes: tuple[BenchOutcome, ...]
     interruption: BaseException | None = None

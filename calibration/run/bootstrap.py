@@ -173,9 +173,8 @@ class Bootstrap:
     def run(self, explains: Callable[[Start], bool] = lambda start: False) -> Start:
         """Run survey, sweeps and random settings, and search for the phases.
 
-        Args:
-            explains: Called with a start whose search leaves slightly too much light unexplained. Returns whether a fit
-                from there explains it, so that no further search is needed.
+        ``explains`` is called with a start whose search leaves slightly too much light unexplained. It returns whether
+        a fit from there explains this light, so that no further search is needed.
 
         Raises:
             CalibrationError: No source or no monitor works.
@@ -595,12 +594,9 @@ def first_settings(mesh: MeshTopology, monitors: int, *, one_laser_first: bool =
 
 
 def settings_by_hand(mesh: MeshTopology, driven: NDArray[np.bool_], monitors: int) -> int:
-    """Return the number of random settings with fibres that are moved by hand.
+    """Return the number of random settings with fibres that are moved by hand, for so many ``monitors`` per setting.
 
-    Args:
-        mesh: The mesh.
-        driven: Shape ``(2E,)``; heaters that may be used.
-        monitors: Number of readings per setting.
+    ``driven``, shape ``(2E,)``, are the heaters that may be used.
     """
     driven_pucs = int(np.count_nonzero(driven.reshape(mesh.n_pucs, -1).any(axis=1)))
     phases = driven_pucs + int(visible_joint_directions(mesh).shape[1])

@@ -113,11 +113,9 @@ class HandMeasurements:
         self._patterns: dict[tuple[int, int | None], Real] = {}
 
     def run(self, heaters: dict[int, HeaterFit], settings: int) -> HandMeasurement:
-        """Measure in all positions of the fibres.
+        """Measure in all positions of the fibres; ``heaters`` receives the law of every heater.
 
-        Args:
-            heaters: Receives the law of every heater.
-            settings: Total number of random settings.
+        ``settings`` is the total number of random settings.
 
         Raises:
             CalibrationError: No light arrives, a fibre stays in a wrong port, or no operator can be asked.

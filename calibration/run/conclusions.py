@@ -40,8 +40,7 @@ def collect_defects(
     start: Start, diagnosed: DiagnosedFit, space: ParameterSpace, channels: Sequence[int], heater_max_ma: float
 ) -> tuple[Defect, ...]:
     """Return the defects of the bench, without uncertain heater laws if the fit explains all readings."""
-    listed = start.defects
-    defects: list[Defect] = [*diagnosed.defects] if diagnosed.fit.certified else []
+    listed, defects = start.defects, [*diagnosed.defects] if diagnosed.fit.certified else []
     # Conclusions about couplers and laws require a fit that explains all readings.
     if diagnosed.certified:
         if diagnosed.trajectories is not None:
@@ -80,13 +79,13 @@ def collect_warnings(
     start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelihood: Likelihood
 ) -> tuple[str, ...]:
     """Return warnings about readings that a fit does not explain."""
+    doubts = tuple(f"{NOT_CERTIFIED}{doubt}" for doubt in diagnosed.doubts)
     if diagnosed.fit.certified:
-        return tuple(f"{NOT_CERTIFIED}{doubt}" for doubt in diagnosed.doubts)
+        return doubts
     worst = find_worst_misfits(model, diagnosed.fit.parameters, likelihood)[:_MAX_NAMED]
     named = f"; worst: {'; '.join(worst)}" if worst else ""
     suspected = [defect.evidence for defect in diagnosed.defects]
     named += f"; suspected: {'; '.join(suspected)}" if suspected else ""
-    doubts = (f"{NOT_CERTIFIED}{doubt}" for doubt in diagnosed.doubts)
     return (*start.warnings, f"the global fit does not explain all readings{named}", *doubts)
 
 

@@ -102,10 +102,8 @@ class JournalContents:
     """Contents of a journal.
 
     Attributes:
-        header: Device, plan and seed of the run.
         entries: Requests to the bench, with answers.
         notes: Other events: interruptions and resumptions.
-        finished: Whether the run was finished.
         size: Size of the complete lines in bytes.
         lines: Number of complete lines.
     """

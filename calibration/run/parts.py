@@ -19,12 +19,7 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 
 @dataclass(frozen=True)
 class MeshPart:
-    """A part of a mesh that can be calibrated alone.
-
-    Attributes:
-        sources: Ports where light enters; of a source with two ports, the first one.
-        monitors: Ports whose monitors are read.
-    """
+    """A part of a mesh that can be calibrated alone; of a source with two ports, ``sources`` has the first one."""
 
     pucs: tuple[int, ...]
     sources: tuple[int, ...]

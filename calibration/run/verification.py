@@ -234,13 +234,7 @@ def verify(
 
 
 def verify_readings(probe: Probe, record: CalibrationRecord, observations: Observations) -> Verification:
-    """Compare readings that no fit used with the prediction of a record.
-
-    Args:
-        probe: Access to the mesh.
-        record: The record to verify.
-        observations: Settings, and readings of all monitors.
-    """
+    """Compare readings of all monitors that no fit used with the prediction of a record."""
     record = _with_levels(record, probe)
     observations = observations[np.isin(observations.source, _light_ports(record))]
     if not len(observations):
@@ -262,13 +256,8 @@ def verify_regimes(
     """Measure each heater alone, and settings at the ends of the range of heat, as :func:`verify`.
 
     Heaters that were driven alone before, in settings that no fit used, are not measured again. The second result is
-    the number of each setting in the logbook.
-
-    Args:
-        probe: Access to the mesh.
-        record: The record to verify.
-        seed: Random seed.
-        on_step: Called after each group of settings with light from one source.
+    the number of each setting in the logbook. ``on_step`` is called after each group of settings with light from one
+    source.
     """
     logbook = probe if isinstance(probe, Logbook) else Logbook(probe)
     record = _with_levels(record, logbook)

@@ -127,13 +127,10 @@ class WavelengthExtension:
     """Measures and fits at further wavelengths.
 
     Args:
-        logbook: Access to the mesh.
-        model: The model, at the reference frequency.
         parameters: The mesh as fitted at the reference.
         likelihood: Supplies noise and drift of readings.
         walk_ma: Shape ``(heaters,)``; largest current of every heater.
         reported_frequencies_hz: Reported frequency of every tunable source at the reference, by port.
-        seed: Seed of the settings.
         dark_ma: Monitor readings without light, by port; by default 0.
         on_step: Called after every setting with its number and the smallest total number.
     """
