@@ -322,7 +322,6 @@ class _VerificationStep:
     kind: Kind
     source: int
     currents_ma: Real
-    late: NDArray[np.float32] | None = None
     heater: int | None = None  # driven alone
 
 
@@ -441,16 +440,16 @@ def _least_used_states(
 # Prediction ----------------------------------------------------------------------------------------------------------
 
 
-def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
+def _predicted_dbm(record: CalibrationRecord, settings: Observations, detuning_hz: float) -> Real:
     if record.physics:
-        return _full_model_dbm(record, plan, detuning_hz)
+        return _full_model_dbm(record, settings)
     calibrated, solver = CalibratedMesh.from_record(record), Solver(record.mesh)
-    power = np.empty((len(plan), record.mesh.n_ports))
-    for source in sorted({step.source for step in plan}):
-        chosen = [index for index, step in enumerate(plan) if step.source == source]
+    power = np.empty((len(settings), record.mesh.n_ports))
+    for source in np.unique(settings.source).tolist():
+        chosen = settings.source == source
         entry = record.port(source)
         light_hz = record.reference_hz + detuning_hz if detuning_hz else None
-        cells = calibrated.cells(np.stack([plan[index].currents_ma for index in chosen]), light_hz)
+        cells = calibrated.cells(settings.currents_ma[chosen], light_hz)
         own_hz = entry.source_detuning_hz or 0.0
         entries = [entry, *(port for port in record.ports if port.lit_with == source and port.source_dbm is not None)]
         field = solver.solve(cells, cells.reference_hz + detuning_hz + own_hz, [port.port for port in entries])
@@ -460,27 +459,13 @@ def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], det
     return power
 
 
-def _full_model_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
+def _full_model_dbm(record: CalibrationRecord, settings: Observations) -> Real:
     space, parameters = space_from_record(record), parameters_from_record(record)
-    reading = model_of_record(record).predict(parameters, _unread(plan, space.monitors, detuning_hz))
-    power = np.full((len(plan), record.mesh.n_ports), -300.0)
+    reading = model_of_record(record).predict(parameters, replace(settings, monitors=space.monitors))
+    power = np.full((len(settings), record.mesh.n_ports), -300.0)
     share = reading / parameters.monitor_ma_per_mw
     power[:, list(space.monitors)] = 10.0 * np.log10(np.maximum(share, 1e-30))
     return power
-
-
-def _unread(plan: list[_VerificationStep], monitors: tuple[int, ...], detuning_hz: float) -> Observations:
-    no_readings = np.zeros((len(plan), len(monitors)))
-    late = [step.late for step in plan if step.late is not None]
-    return Observations(
-        np.stack([step.currents_ma for step in plan]),
-        np.array([step.source for step in plan]),
-        monitors,
-        no_readings,
-        no_readings > 0.0,
-        detuning_hz,
-        np.stack(late) if len(late) == len(plan) else None,
-    )
 
 
 def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
@@ -507,8 +492,9 @@ def _compare(
     measured: Observations,
     detuning_hz: float = 0.0,
 ) -> Verification:
-    if measured.late is not None:
-        plan = [replace(step, late=late) for step, late in zip(plan, measured.late, strict=True)]
+    # The currents as planned, and the slow heat of the settings before.
+    planned_ma = np.array([step.currents_ma for step in plan]).reshape(measured.currents_ma.shape)
+    settings = replace(measured, currents_ma=planned_ma, detuning_hz=detuning_hz)
     by_port = {entry.port: entry.monitor_ma_per_mw for entry in record.ports}
     responsivity = np.array([by_port.get(port) for port in probe.monitors], dtype=np.float64)
     dark_ma = dark_by_port_ma(record)
@@ -518,7 +504,7 @@ def _compare(
     min_dbm = 10.0 * np.log10(_FLOOR_SIGMA * floor_ma / responsivity)
     columns = list(probe.monitors)
     # Readings that depend on unknown phases are not compared; several versions of the record show which.
-    versions = np.stack([_predicted_dbm(version, plan, detuning_hz)[:, columns] for version in _versions(record)])
+    versions = np.stack([_predicted_dbm(version, settings, detuning_hz)[:, columns] for version in _versions(record)])
     versions = np.maximum(versions, min_dbm)
     predicted = versions.mean(axis=0)
     # Misdirected light is the worst error, so a dark monitor is compared at its largest possible power.
@@ -530,7 +516,7 @@ def _compare(
     bright_ma = responsivity * 10.0 ** (brighter / 10.0)
     noise_db = np.hypot(_DB_PER_SHARE * noise.sigma_ma(bright_ma) / bright_ma, _LIGHT_DB)
     # Errors are in dB of the brighter value, so that a slightly wrong null is not an infinite error.
-    slopes = _slopes_db(record, plan, columns, brighter, detuning_hz)
+    slopes = _slopes_db(record, settings, columns, brighter)
     if slopes is not None:
         is_compared &= _shows_heater(record, plan, slopes)
     # Reading noise and the record's covariance are combined: χ² = 1 means that the standard errors are correct.
@@ -548,9 +534,7 @@ def _compare(
     return Verification(tuple(results), suspects)
 
 
-def _slopes_db(
-    record: CalibrationRecord, plan: list[_VerificationStep], ports: list[int], brighter_dbm: Real, detuning_hz: float
-) -> Real | None:
+def _slopes_db(record: CalibrationRecord, settings: Observations, ports: list[int], brighter_dbm: Real) -> Real | None:
     """Return the derivatives of all powers in dB by the parameters, ``(settings, monitors, size)``.
 
     0 at ports of unknown responsivity; ``None`` for a record whose crosstalk is a matrix.
@@ -562,11 +546,10 @@ def _slopes_db(
         parameters, space = parameters_from_record(record), space_from_record(record)
     except CalibrationError:
         return None
-    settings, model = _unread(plan, measured_ports, detuning_hz), model_of_record(record)
-    slopes = np.zeros((len(plan), len(ports), space.size))
+    slopes = np.zeros((len(settings), len(ports), space.size))
     columns = [ports.index(port) for port in measured_ports]
     per_ma = _DB_PER_SHARE / parameters.monitor_ma_per_mw / 10.0 ** (brighter_dbm[:, columns] / 10.0)
-    for part in model.linearise(parameters, settings):
+    for part in model_of_record(record).linearise(parameters, replace(settings, monitors=measured_ports)):
         slopes[part.settings, columns] = part.jacobian * per_ma[part.settings, :, None]
     return slopes
 
