@@ -173,11 +173,8 @@ class Readings:
         column = int(np.nanargmax(swing))
         # Even steps of the square, because the phase is nearly proportional to the heat.
         dense = np.sqrt(np.linspace(current.min() ** 2, current.max() ** 2, _DENSE))
-        currents = np.repeat(part.currents_ma[:1], _DENSE, axis=0)
-        currents[:, sweep.heater] = dense
-        no_readings = np.zeros((_DENSE, len(part.monitors)))
-        source, detuning_hz = np.repeat(part.source[:1], _DENSE), float(part.detunings_hz[0])
-        curve = Observations(currents, source, part.monitors, no_readings, no_readings > 0.0, detuning_hz)
+        curve = part[np.zeros(_DENSE, dtype=np.int64)]
+        curve.currents_ma[:, sweep.heater] = dense
         residual = self.residual_sigma[np.array(sweep.settings)]
         order = np.argsort(current)
         return Fringe(
