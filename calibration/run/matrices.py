@@ -118,18 +118,6 @@ class MatrixMeasurement:
     readings: int
 
 
-@dataclass(frozen=True, eq=False)
-class _PowerShares:
-    """Measured shares of power, shape ``(outputs, inputs)``, with random samples of them in ``draws``."""
-
-    values: Real
-    draws: Real
-
-    def fidelity(self, of: Callable[[Real], float]) -> Fidelity:
-        """Return a function of the shares, with its standard error."""
-        return Fidelity(of(self.values), float(np.std([of(draw) for draw in self.draws])))
-
-
 def heater_limits(bench: Bench) -> HeaterLimits:
     """Return the limits of the mesh controller of a bench."""
     controller = bench.model.devices[bench.model.mesh_section.controller]
@@ -310,26 +298,26 @@ class _MatrixRun:
         self._calibrated = CalibratedMesh.from_record(build_record(self._space, fit.parameters, origin, covariance))
         samples = self._samples(self._calibrated)
         flat = self._covariance(fit, self._prior(_TURN_RAD).information(fit.free))
-        without_record = self._samples(
-            CalibratedMesh.from_record(build_record(self._space, fit.parameters, origin, flat))
-        )
-        powers = self._powers(fit, covariance, first, len(plan))
+        without_record = CalibratedMesh.from_record(build_record(self._space, fit.parameters, origin, flat))
+        powers, drawn = self._powers(fit, covariance, first, len(plan))
+
+        def fidelity(of: Callable[[Real], float]) -> Fidelity:
+            return Fidelity(of(powers), float(np.std([of(draw) for draw in drawn])))
+
         fidelities = [fidelity_up_to_port_phases(self._wanted, sample) for sample in samples]
         matrix = self._solve(self._calibrated.cells(self.setting.currents_ma))
         return MatrixMeasurement(
             self.setting,
-            powers.values,
-            powers.draws.std(axis=0),
+            powers,
+            drawn.std(axis=0),
             self._turned(matrix),
             self._phase_sigma_rad(samples),
-            bool(self._phase_error_rad(without_record) < _MEASURED_RAD),
-            powers.fidelity(
+            bool(self._phase_error_rad(self._samples(without_record)) < _MEASURED_RAD),
+            fidelity(
                 lambda shares: amplitude_fidelity(self._wanted, np.sqrt(np.maximum(shares, 0.0)).astype(np.complex128))
             ),
             Fidelity(float(np.mean(fidelities)), float(np.std(fidelities))),
-            tuple(
-                powers.fidelity(partial(_statistical_fidelity, self._wanted, column)) for column in range(len(inputs))
-            ),
+            tuple(fidelity(partial(_statistical_fidelity, self._wanted, column)) for column in range(len(inputs))),
             len(inputs) * len(plan),
         )
 
@@ -377,8 +365,8 @@ class _MatrixRun:
         floor_ma = max(quality.get("monitor_noise_floor_ma", 0.0), _MIN_FLOOR_MA)
         return NoiseModel(max(quality.get("monitor_noise_relative", _RELATIVE), _MIN_RELATIVE), floor_ma)
 
-    def _powers(self, fit: FitResult, covariance: Real, first: int, settings: int) -> _PowerShares:
-        """Return the measured power shares of the programmed setting, and random samples of them."""
+    def _powers(self, fit: FitResult, covariance: Real, first: int, settings: int) -> tuple[Real, Real]:
+        """Return the measured power shares of the programmed setting, ``(outputs, inputs)``, and random samples."""
         ports, parameters, noise = self._space.monitors, fit.parameters, self._noise()
         observations = select_monitors(self._logbook.observations(first, unreached=True), ports, self._dark_ma)
         read = observations.reading_ma[::settings]
@@ -398,9 +386,8 @@ class _MatrixRun:
         drawn_db = rng.multivariate_normal(np.zeros(len(levels)), covariance[np.ix_(levels, levels)], _DRAWS)
         at_output_db, at_input_db = drawn_db[:, : len(columns), None], drawn_db[:, None, len(columns) :]
         noisy_ma = reading_ma + sigma_ma * rng.standard_normal((_DRAWS, *reading_ma.shape))
-        return _PowerShares(
-            np.maximum(reading_ma, 0.0) / scale, noisy_ma / scale * 10.0 ** (-0.1 * (at_output_db + at_input_db))
-        )
+        drawn = noisy_ma / scale * 10.0 ** (-0.1 * (at_output_db + at_input_db))
+        return np.maximum(reading_ma, 0.0) / scale, drawn
 
     def _solve(self, cells: UnitCells) -> Complex:
         solver, columns = Solver(self._space.mesh), []
