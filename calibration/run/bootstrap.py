@@ -133,11 +133,6 @@ class Start:
     crosstalk_spread: float | None = None
     miswiring: Miswiring | None = None
 
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """Sentences about all problems found."""
-        return *(defect.evidence for defect in self.defects), *self.warnings
-
 
 class Bootstrap:
     """Stages before the global fit. ``on_heater`` is called after every sweep with the heater and its law."""
