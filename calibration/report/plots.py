@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from calibration.report.numbers import Extinction
 from calibration.report.readings import Fringe, Readings
 from lumion_hw.files.own_files import CREATOR
-from lumion_hw.mesh.record.calibration_record import CrosstalkKernel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -242,11 +241,11 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
 
 
 @_styled
-def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | None) -> Figure:
+def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: str) -> Figure:
     """Return a plot of the phase on every arm by each heater at π, as a matrix and over the distance.
 
     ``rad_per_pi`` and ``distance_mm``, ``(heaters, heaters)``, have arms in rows and heaters in columns. ``kernel`` is
-    the crosstalk over distance.
+    the formula of the crosstalk over distance, or empty.
     """
     from matplotlib.colors import LogNorm
 
@@ -268,12 +267,8 @@ def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | Non
     right.plot(distance_mm[is_positive], mrad[is_positive], ".", color=_BLUE, markersize=2.5, rasterized=True)
     _log_scale(right, low, high)
     right.set(xlabel="distance from heater to arm, mm", ylabel="phase per π, mrad")
-    if kernel is not None:
-        label = (
-            f"κ(d) = {1e3 * kernel.amplitude_rad_per_mw:.3g} mrad/mW · exp(−d / {kernel.length_mm:.3g} mm)"
-            f" + {1e3 * kernel.floor_rad_per_mw:.2g} mrad/mW"
-        )
-        right.set_title(label, fontsize=8.5)
+    if kernel:
+        right.set_title(kernel, fontsize=8.5)
     return figure
 
 

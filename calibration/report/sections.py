@@ -355,17 +355,19 @@ def _crosstalk(material: Material) -> Iterator[Block]:
     if shift is None:
         yield "The record has no crosstalk."
         return
+    formula = ""
     if kernel is not None:
-        yield (
+        formula = (
             f"κ(d) = {1e3 * kernel.amplitude_rad_per_mw:.3g} mrad/mW · exp(−d / {kernel.length_mm:.3g} mm) + "
-            f"{1e3 * kernel.floor_rad_per_mw:.2g} mrad/mW, with PUCs {kernel.edge_mm:g} mm long."
+            f"{1e3 * kernel.floor_rad_per_mw:.2g} mrad/mW"
         )
+        yield f"{formula}, with PUCs {kernel.edge_mm:g} mm long."
     distance = HeaterDistances.from_mesh(record.mesh).arm_mm
     caption = (
         "Phase of every arm for π on every other heater, as a matrix and over their distance. The spread at one "
         "distance comes from the different powers for π."
     )
-    yield material.plot("thermal crosstalk", caption, lambda plots: plots.crosstalk(shift, distance, kernel))
+    yield material.plot("thermal crosstalk", caption, lambda plots: plots.crosstalk(shift, distance, formula))
 
 
 def _wavelength(material: Material) -> Iterator[Block]:
