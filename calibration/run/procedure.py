@@ -41,17 +41,10 @@ from calibration.model.space import ParameterSpace
 from calibration.model.work import FIRST_FITS_SHARE, FitWork
 from calibration.record.conversion import Origin, build_record
 from calibration.record.regimes import REGIMES, Kind
+from calibration.run import conclusions
 from calibration.run.blas_threads import one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
 from calibration.run.by_hand import BY_HAND_FIELD_ERROR, HandMeasurement
-from calibration.run.conclusions import (
-    NOT_REACHED,
-    collect_defects,
-    collect_warnings,
-    short_reach,
-    stuck_at,
-    unknown_pucs,
-)
 from calibration.run.freed_memory import keep_freed_memory
 from calibration.run.planning import AdaptiveMeasurement, Goal, Knowledge, light_change_s, shortfall
 from calibration.run.verification import (
@@ -137,7 +130,7 @@ class Calibration:
     def __post_init__(self) -> None:
         """Open the logbook; nothing is measured. Raises as :func:`calibration.measure.probe.check_wavelengths`."""
         check_wavelengths(self.wavelengths_nm, self.device)
-        if warning := short_reach(self.device.heaters, self.probe.heater_max_ma):
+        if warning := conclusions.short_reach(self.device.heaters, self.probe.heater_max_ma):
             self.faults.append(warning)
         # Separate lasers differ by a phase per PUC: 0.44 rad for 0.05 nm.
         spread_rad = 2.0 * np.pi * BASIC_UNIT_DELAY_S * self.device.source_spread_hz
@@ -583,10 +576,10 @@ class Calibration:
         device, heaters, start, diagnosed = self.device, self._bootstrap.heaters, self._start, self._diagnosed
         defects = self._defects()
         warnings: tuple[str, ...] = ()
-        unknown = dict.fromkeys(range(self.probe.mesh.n_pucs), NOT_REACHED)
+        unknown = dict.fromkeys(range(self.probe.mesh.n_pucs), conclusions.NOT_REACHED)
         if start is not None and diagnosed is not None:
-            warnings = collect_warnings(start, diagnosed, self._model(start), self._likelihood(start))
-            unknown = unknown_pucs(diagnosed, self._model(start).space, self.left_out)
+            warnings = conclusions.collect_warnings(start, diagnosed, self._model(start), self._likelihood(start))
+            unknown = conclusions.unknown_pucs(diagnosed, self._model(start).space, self.left_out)
         return Origin(
             serial=device.serial,
             model=device.model,
@@ -598,7 +591,7 @@ class Calibration:
             heater_ohm=device.heater_ohm,
             complete=self._complete,
             unknown_pucs=unknown,
-            puc_notes={defect.number: stuck_at(defect) for defect in defects if defect.kind == STUCK_PUC},
+            puc_notes={defect.number: conclusions.stuck_at(defect) for defect in defects if defect.kind == STUCK_PUC},
             launched_dbm=self._launched_dbm,
             output_loss_db=self._fibres,
             monitor_dark_ma=self._start.survey.dark_ma if self._start else {},
@@ -621,7 +614,7 @@ class Calibration:
         channels, max_ma = self.device.heater_channels, self.probe.heater_max_ma
         defects = start.defects
         if diagnosed is not None:
-            defects = collect_defects(start, diagnosed, self._model(start).space, channels, max_ma)
+            defects = conclusions.collect_defects(start, diagnosed, self._model(start).space, channels, max_ma)
         defects = tuple(defect for defect in defects if defect.element != "puc" or defect.number not in self.left_out)
         if start.survey.contrast < MIN_CONTRAST:  # too little light to tell dim elements from dead ones
             defects = relabel_in_low_light(defects, start.survey.contrast, MIN_CONTRAST, channels)

@@ -137,13 +137,9 @@ class RecordChange:
     """Changes of a mesh between two calibration records.
 
     Attributes:
-        passive_rms_rad: Rms change of the passive phases of all PUCs.
-        passive_worst_rad: Largest change of a passive phase.
-        worst_puc: PUC with the largest change.
-        loops_rms_rad: Rms change of the loop phases.
+        worst_puc: PUC with the largest change of its passive phase.
         temperature_k: Change of the chip temperature, from the phase common to all joints.
         resistance_rms: Rms relative change of the heater resistances.
-        source_rms_db: Rms change of the power of the sources.
     """
 
     passive_rms_rad: float
