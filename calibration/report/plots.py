@@ -9,8 +9,7 @@ from __future__ import annotations
 import importlib.util
 import io
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +23,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Real = NDArray[np.float64]
-_P = ParamSpec("_P")
 
 HOW_TO_GET = "pip install 'lumion-hw[plots]'"
 
-_BLUE, _ORANGE, _GREEN, _GREY = "#0072b2", "#d55e00", "#009e73", "#66727f"
+_BLUE, _ORANGE, _GREY = "#0072b2", "#d55e00", "#66727f"
 _STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "lumion-calibrate",
@@ -62,31 +60,24 @@ def _figure(height: float) -> Figure:
     return Figure(figsize=(_WIDTH, height), layout="constrained")
 
 
-def _svg(figure: Figure) -> str:
+def svg_of(draw: Callable[[], Figure]) -> str:
+    """Return the figure that a function of this module draws, in the style of the report, as SVG."""
+    import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    # With a layout engine, savefig draws everything twice. Run on the canvas of the file, it gives the same layout.
-    FigureCanvasSVG(figure)
-    figure.set_dpi(_RASTER_DPI)
-    if (layout := figure.get_layout_engine()) is not None:
-        layout.execute(figure)
-    figure.set_layout_engine(None)
-    file = io.StringIO()
-    figure.savefig(file, format="svg", dpi=_RASTER_DPI, metadata={"Date": None, "Creator": CREATOR})
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        figure = draw()
+        # With a layout engine, savefig draws everything twice. Run on the canvas of the file, it gives the same layout.
+        FigureCanvasSVG(figure)
+        figure.set_dpi(_RASTER_DPI)
+        if (layout := figure.get_layout_engine()) is not None:
+            layout.execute(figure)
+        figure.set_layout_engine(None)
+        file = io.StringIO()
+        figure.savefig(file, format="svg", dpi=_RASTER_DPI, metadata={"Date": None, "Creator": CREATOR})
     return file.getvalue()
-
-
-def _styled(draw: Callable[_P, Figure]) -> Callable[_P, str]:
-    @wraps(draw)
-    def styled(*args: _P.args, **kwargs: _P.kwargs) -> str:
-        import matplotlib as mpl
-
-        with mpl.rc_context():
-            mpl.rcdefaults()
-            mpl.rcParams.update(_STYLE)
-            return _svg(draw(*args, **kwargs))
-
-    return styled
 
 
 def heater_name(heater: int) -> str:
@@ -94,7 +85,6 @@ def heater_name(heater: int) -> str:
     return f"PUC {heater // 2} {_ARMS[heater % 2]}"
 
 
-@_styled
 def fringes(named: Sequence[tuple[str, Fringe]], law_reach_ma: Sequence[float]) -> Figure:
     """Return a plot of readings over squared heater current, with prediction and residuals.
 
@@ -135,7 +125,6 @@ def _fringe(axes: Axes, fringe: Fringe) -> None:
     axes.set_ylim(0.0, 1.08 * scale * max(float(fringe.reading_ma.max()), float(fringe.predicted_ma.max())))
 
 
-@_styled
 def residuals(readings: Readings) -> Figure:
     """Return plots of residuals in units of σ: histogram with normal density, over time, and by monitor."""
     figure = _figure(5.6)
@@ -193,7 +182,6 @@ def _one_two_five(low: float, high: float) -> list[float]:
     return visible_ticks if len(visible_ticks) > 1 else [low, high]
 
 
-@_styled
 def extinction(extinctions: Sequence[Extinction | None]) -> Figure:
     """Return a plot of the extinction ratios of every PUC, with arrows for lower bounds."""
     figure = _figure(2.9)
@@ -203,21 +191,17 @@ def extinction(extinctions: Sequence[Extinction | None]) -> Figure:
         ("cross output", _ORANGE, "s", [(puc.cross_db, puc.cross_is_bound) if puc else None for puc in extinctions]),
     )
     for series_label, colour, marker, values in series:
-        for bound in (False, True):
+        for bound, suffix, style, fill in ((False, "", marker, colour), (True, ", at least", "^", "none")):
             chosen = [(puc, value[0]) for puc, value in enumerate(values) if value and value[1] == bound]
             if chosen:
-                label = f"{series_label}, at least" if bound else series_label
-                style = "^" if bound else marker
-                fill = "none" if bound else colour
-                pucs, ratios = zip(*chosen, strict=True)
-                axes.plot(pucs, ratios, style, color=colour, markerfacecolor=fill, markersize=4, label=label)
+                label = series_label + suffix
+                axes.plot(*np.transpose(chosen), style, color=colour, markerfacecolor=fill, markersize=4, label=label)
     axes.set(xlabel="PUC", ylabel="extinction ratio, dB")
     axes.margins(x=0.015)
     axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8)
     return figure
 
 
-@_styled
 def heater_power(p_pi_mw: Mapping[int, float]) -> Figure:
     """Return a plot of the power for π of every heater, by PUC number and as a histogram."""
     figure = _figure(2.8)
@@ -240,7 +224,6 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-@_styled
 def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: str) -> Figure:
     """Return a plot of the phase on every arm by each heater at π, as a matrix and over the distance.
 
@@ -272,7 +255,6 @@ def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: str) -> Figure:
     return figure
 
 
-@_styled
 def correlation(names: Sequence[str], largest: Real) -> Figure:
     """Return a colour map of the largest correlation between parameters of each pair of groups."""
     figure = _figure(0.9 + 0.33 * len(names))

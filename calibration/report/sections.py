@@ -63,7 +63,7 @@ class Material:
     no_plots: str = ""
     truth: Sequence[numbers.Metric] = ()
 
-    def plot(self, name: str, caption: str, draw: Callable[[Any], str]) -> Block:
+    def plot(self, name: str, caption: str, draw: Callable[[Any], Any]) -> Block:
         """Return a plot, or a sentence that explains why it is missing.
 
         ``name`` is the subject of the plot and the name of its file. ``draw`` draws the plot with the module
@@ -73,9 +73,8 @@ class Material:
             return f"Not shown ({name}): {self.no_plots}."
         from calibration.report import plots as report_plots
 
-        return Picture(
-            name.replace(" ", "-").replace("π", "pi"), draw(report_plots), f"{name[:1].upper()}{name[1:]}. {caption}"
-        )
+        svg = report_plots.svg_of(lambda: draw(report_plots))
+        return Picture(name.replace(" ", "-").replace("π", "pi"), svg, f"{name[:1].upper()}{name[1:]}. {caption}")
 
 
 def sections(material: Material) -> list[Section]:
