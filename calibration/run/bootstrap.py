@@ -54,7 +54,6 @@ from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
 
 Real = NDArray[np.float64]
 
-
 # Readings per phase with which a search usually succeeds; the second value is for one laser first on a large mesh.
 _READINGS_PER_PHASE, _OF_ONE_LASER = 70, 100
 _MIN_SETTINGS = 200
@@ -85,14 +84,12 @@ class BootstrapPlan:
     """Settings of the search for a start point.
 
     Attributes:
-        sweeps: Settings of the heater sweeps.
         random_settings: Number of random settings; by default the smallest with which the search usually succeeds (70
             readings per phase, more for some large meshes).
         portions: Maximum number of attempts; each further one adds a third more random settings.
         changed: Number of heaters changed from setting to setting; all of them where light never turns back.
         off_share: Fraction of the heaters that are off.
         source_rounds: Number of times that the random settings use all sources in turn.
-        search: Settings of the phase search.
     """
 
     sweeps: HeaterSweepPlan = field(default_factory=HeaterSweepPlan)
@@ -112,10 +109,8 @@ class Start:
         parameters: Start of the global fit, with phases to some 50 mrad and heater laws to 1 %.
         survey: Noise, and working sources and monitors.
         heaters: Result of the sweeps for each heater.
-        search: Result of the phase search.
         random: Readings of the random settings, at working monitors.
         trusted: Whether the phases explain the readings.
-        defects: Faulty elements.
         warnings: Other problems, as sentences.
         crosstalk_spread: Relative uncertainty of the crosstalk in ``parameters``; ``None`` if it is the published one.
         miswiring: Wrong wiring of two heaters with which the phases were searched; ``None`` if the wiring is right.
@@ -232,8 +227,7 @@ class Bootstrap:
             *saturation_defects(start.random),
         )
         return replace(
-            start,
-            parameters=self._start(start.parameters, start.search),
+            self._with_parameters(start),
             defects=defects,
             warnings=_search_warnings(start.search, start.trusted),
             crosstalk_spread=_STRONG_CROSSTALK_SPREAD if self._crosstalk[0] > 1.0 else None,
@@ -244,9 +238,7 @@ class Bootstrap:
         unexplained = start.search.unexplained
         if unexplained < self._plan.search.plausible:
             return True
-        return unexplained < _MAX_FITTED_UNEXPLAINED and explains(
-            replace(start, parameters=self._start(start.parameters, start.search))
-        )
+        return unexplained < _MAX_FITTED_UNEXPLAINED and explains(self._with_parameters(start))
 
     def _try_shared_channels(self, start: Start, explains: Callable[[Start], bool]) -> Start | None:
         """Search again with one channel that heats two heaters, and return the result that explains the light.
@@ -270,7 +262,7 @@ class Bootstrap:
             random = wiring.corrected(start.random)
             result = self._search(start.survey, random, parameters, plan, max_work=max_work)
             trial = replace(start, parameters=parameters, search=result, random=random)
-            if explains(replace(trial, parameters=self._start(parameters, result))):
+            if explains(self._with_parameters(trial)):
                 return replace(trial, random=start.random, miswiring=wiring)
         self._rng.bit_generator.state = state
         return None
@@ -377,8 +369,9 @@ class Bootstrap:
         plan = replace(self._plan.search, unexplained=max_unexplained, plausible=max_unexplained, source_prior=prior)
         result = self._search(start.survey, start.random, nominal, plan, seed_result=start.search)
         trusted = result.unexplained < self._plan.search.plausible
-        parameters, warnings = self._start(nominal, result), _search_warnings(result, trusted)
-        return replace(start, parameters=parameters, search=result, trusted=trusted, warnings=warnings)
+        warnings = _search_warnings(result, trusted)
+        found = replace(start, parameters=nominal, search=result, trusted=trusted, warnings=warnings)
+        return self._with_parameters(found)
 
     def _fits(self) -> tuple[HeaterFit, ...]:
         return tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
@@ -545,14 +538,16 @@ class Bootstrap:
         self._rng.bit_generator.state = state
         return None
 
-    def _start(self, nominal: MeshParameters, result: SearchResult) -> MeshParameters:
+    def _with_parameters(self, start: Start) -> Start:
+        """Return a start, which has nominal parameters, with those that its search found."""
         # Only differences of common phases per PUC are observable; their mean is assumed to match the stated
         # frequencies.
+        result = start.search
         source_phase_rad = nearest_branches(result.source_phase_rad)
         middle = source_phase_rad.mean()
         second = np.zeros(0) if result.levels.second is None else result.levels.second
-        return replace(
-            nominal,
+        parameters = replace(
+            start.parameters,
             passive_phase_rad=np.mod(result.passive_rad, 2.0 * np.pi),
             joint_phase_rad=np.mod(result.joint_rad + middle, 2.0 * np.pi),
             source_db=10.0 * np.log10(result.levels.source / self._device.monitor_ma_per_mw),
@@ -560,6 +555,7 @@ class Bootstrap:
             second_db=10.0 * np.log10(second[second > 0.0]),
             source_detuning_hz=(source_phase_rad - middle) / (2.0 * np.pi * BASIC_UNIT_DELAY_S),
         )
+        return replace(start, parameters=parameters)
 
 
 def interfering_puc(mesh: MeshTopology, port: int) -> int:
