@@ -45,8 +45,6 @@ class GroupDifference:
     """Difference of one parameter group between two calibration records.
 
     Attributes:
-        count: Number of parameters compared.
-        rms: Root mean square difference.
         worst: Largest difference (second record minus first).
         worst_at: Name of this parameter.
         rms_sigma: Root mean square difference in standard errors of both records; ``None`` if unknown.

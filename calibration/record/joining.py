@@ -38,15 +38,10 @@ _OF_PUCS = ("passive_phase_rad", "loss_db", "coupler_common_rad", "coupler_diffe
 
 
 def join_records(base: CalibrationRecord, part: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:
-    """Return a record with the PUCs of ``part``, and everything else from ``base``.
+    """Return a record with ``pucs`` from ``part``, and everything else from ``base``, a record of the same mesh.
 
     Effects of the whole chip, such as crosstalk, keep the values of ``base``. So do couplers and losses that ``base``
     knows better: they do not age, and light at one input of a PUC shows less of them.
-
-    Args:
-        base: Record of the whole mesh or of another part.
-        part: Record of a part of the same mesh.
-        pucs: PUCs of that part.
 
     Raises:
         CalibrationError: The records belong to different devices, or lack a covariance.

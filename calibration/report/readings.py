@@ -44,7 +44,6 @@ class Fringe:
     """One sweep at the monitor with the largest effect, with the prediction of the record.
 
     Attributes:
-        heater: Heater number, 2·PUC + arm.
         source: Port of the light.
         current_ma: Shape ``(currents,)``; heater currents.
         reading_ma: Shape ``(currents,)``; readings.

@@ -45,10 +45,8 @@ class JournalHeader:
         mesh_sha256: Hash of the text form of the mesh.
         channel_map_sha256: Hash of the map from heaters and monitors to channels.
         plan_sha256: Hash of the plan and the nominal data.
-        seed: Seed of all random choices.
         dead: Ports without light, with reasons.
         stated_hz: Reported frequencies of the tunable sources, by port.
-        command: The command line, if any.
         heater_tau_s: Thermal time constant of the heaters, if known; a resumed run uses the same.
         emulated_chip: Identifier of the chip if it is emulated; otherwise ``None``.
     """

@@ -116,11 +116,7 @@ class AdaptiveMeasurement:
         model: Model of the last fit.
         likelihood: The readings so far, with noise.
         max_ma: Shape ``(heaters,)``; largest current of every heater.
-        goal: Required accuracy and limits of the effort.
-        rng: Random generator for candidate settings.
-        times: Duration of the steps of a setting.
-        reserve_s: Hardware time reserved for later stages.
-        reserve_settings: Settings reserved for later stages.
+        reserve_s: Hardware time reserved for later stages, with ``reserve_settings`` settings.
         dark_ma: Monitor readings without light, by port.
         dead: Descriptions of dead sources and monitors.
         on_step: Called with the numbers of measured and planned settings.

@@ -52,7 +52,6 @@ class RecordPosterior:
     """Parameters and errors in a record.
 
     Attributes:
-        vector: The parameters as a vector.
         free: Parameters with a standard error, shape ``(size,)``.
         matrix: Covariance of all parameters, shape ``(size, size)``.
     """
