@@ -270,12 +270,12 @@ class Bootstrap:
     def _run_by_hand(self) -> Start:
         logbook = self._logbook
         measurements = HandMeasurements(
-            logbook, self._light, self._device, self._driven, self._plan.sweeps, self._rng, self._progress,
-            self._on_heater,
+            logbook, self._light, self._device, self._driven, self.heaters, self._plan.sweeps, self._rng,
+            self._progress, self._on_heater,
         )  # fmt: skip
         n_read = 1 if self._device.monitors_by_hand else len(logbook.monitors)
         settings = self._plan.random_settings or settings_by_hand(self._mesh, self._driven, n_read)
-        self.by_hand = measured = measurements.run(self.heaters, settings)
+        self.by_hand = measured = measurements.run(settings)
         survey, observations = measured.survey, logbook.observations()
         measured.random = [number for number in measured.random if observations.currents_ma[number].any()]
         random, deaths = _without_failed_monitors(observations[np.array(measured.random)], survey, self._light)

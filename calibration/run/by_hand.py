@@ -83,6 +83,7 @@ class HandMeasurements:
 
     Args:
         driven: Shape ``(2E,)``; heaters that may be used.
+        heaters: Receives the law of every heater.
         progress: Called with the stage and the numbers of finished and of all steps.
         on_heater: Called after every sweep with the heater and its law.
     """
@@ -93,6 +94,7 @@ class HandMeasurements:
         light: MeanLight,
         device: DeviceUnderTest,
         driven: NDArray[np.bool_],
+        heaters: dict[int, HeaterFit],
         sweeps: HeaterSweepPlan,
         rng: np.random.Generator,
         progress: Callable[[str, int, int], None],
@@ -101,6 +103,7 @@ class HandMeasurements:
         self._logbook, self._light, self._expected, self._driven = logbook, light, device.heaters, driven
         self._by_hand: dict[Fibre, Sequence[int]] = {"laser": device.sources_by_hand, "meter": device.monitors_by_hand}
         self._plan, self._rng, self._progress, self._on_heater = sweeps, rng, progress, on_heater
+        self._heaters = heaters
         probe = logbook.probe
         # Before its sweep, a heater counts as the most efficient one, so that no current exceeds the planned phase.
         nominal_ma = math.sqrt(_REACH_RAD / self._expected.rho2_range[1])
@@ -112,10 +115,8 @@ class HandMeasurements:
         self._swept: dict[int, list[HeaterSweep]] = {heater: [] for heater in np.flatnonzero(driven).tolist()}
         self._patterns: dict[tuple[int, int | None], Real] = {}
 
-    def run(self, heaters: dict[int, HeaterFit], settings: int) -> HandMeasurement:
-        """Measure in all positions of the fibres; ``heaters`` receives the law of every heater.
-
-        ``settings`` is the total number of random settings.
+    def run(self, settings: int) -> HandMeasurement:
+        """Measure in all positions of the fibres; ``settings`` is the total number of random settings.
 
         Raises:
             CalibrationError: No light arrives, a fibre stays in a wrong port, or no operator can be asked.
@@ -133,8 +134,8 @@ class HandMeasurements:
             noise = measured.survey.noise
             measured.random += self._arrive(visit, noise.floor_ma)
             logbook.launched_dbm(visit.source)
-            self._sweep(visit, noise, heaters)
-            self._measure_random(visit, measured, heaters, int(counts[number]), len(visits))
+            self._sweep(visit, noise)
+            self._measure_random(visit, measured, int(counts[number]))
             measured.changes.append(self._change(visit, noise))
         self._progress("visits", len(visits), len(visits))
         if measured is None:
@@ -241,12 +242,12 @@ class HandMeasurements:
         for fibre, port in visit.moves:
             self._logbook.plug(fibre, port, dark)
 
-    def _sweep(self, visit: Visit, noise: NoiseModel, heaters: dict[int, HeaterFit]) -> None:
+    def _sweep(self, visit: Visit, noise: NoiseModel) -> None:
         limit, is_visible = self._plan.turn_sigma_rad, self.responses.visible(visit.source, self._monitors_at(visit))
         pending = [
             heater
             for heater in self._swept
-            if is_visible[heater] and not heaters.get(heater, NOT_SWEPT).turn_sigma_rad < limit
+            if is_visible[heater] and not self._heaters.get(heater, NOT_SWEPT).turn_sigma_rad < limit
         ]
         if not pending:
             return
@@ -255,14 +256,12 @@ class HandMeasurements:
             self._logbook, self._light, (visit.source,), noise, self._expected, self._plan, self._rng, self._driven,
             earlier={heater: self._swept[heater] for heater in pending}, views=views,
         )  # fmt: skip
-        sweeps.run(heaters, partial(self._progress, "sweeps"), self._on_heater)
+        sweeps.run(self._heaters, partial(self._progress, "sweeps"), self._on_heater)
 
-    def _measure_random(
-        self, visit: Visit, measured: HandMeasurement, heaters: dict[int, HeaterFit], count: int, visit_count: int
-    ) -> None:
+    def _measure_random(self, visit: Visit, measured: HandMeasurement, count: int) -> None:
         logbook, probe = self._logbook, self._logbook.probe
         max_ma = self._nominal_ma.copy()
-        for heater, fit in heaters.items():
+        for heater, fit in self._heaters.items():
             if fit.law is not None:
                 max_ma[heater] = fit.law.current_ma(min(_REACH_RAD, fit.law.max_phase_rad))
         changed = usually_changed(probe.mesh)
@@ -275,7 +274,7 @@ class HandMeasurements:
             logbook.measure(setting)
             measured.fibres.append(FibreReadings(len(logbook) - 1, logbook.fibre_dbm()))
         measured.random += range(first, len(logbook))
-        held_out = max(-(-SETTINGS // visit_count), _MIN_HELD_OUT)
+        held_out = max(-(-SETTINGS // len(self.visits)), _MIN_HELD_OUT)
         first = len(logbook)
         logbook.measure_batch(walk.random(held_out, self._rng).currents_ma)
         measured.held_out += range(first, len(logbook))
