@@ -237,13 +237,18 @@ def programmed_extinction_db(record: CalibrationRecord, state: State) -> dict[in
     return {puc: float(expected[puc]) for puc in states if np.isfinite(expected[puc])}
 
 
+def unlit_pucs(record: CalibrationRecord) -> set[int]:
+    """Return the PUCs without light: those that no light reaches, and those left out of the calibration."""
+    left_out = {puc for puc, entry in enumerate(record.pucs) if entry.note == LEFT_OUT}
+    return left_out | {defect.number for defect in record.defects if defect.kind == UNSEEN_PUC}
+
+
 def _coverage_metrics(record: CalibrationRecord) -> list[Metric]:
     covariance = record.covariance
     pucs = sum(entry.passive_phase_rad is not None for entry in record.pucs)
     heaters = sum(heater.law is not None for entry in record.pucs for heater in (entry.upper, entry.lower))
     # PUCs without light, and heaters whose phase no power shows, are not part of the goal.
-    unseen = {defect.number for defect in record.defects if defect.kind == UNSEEN_PUC}
-    unseen |= {puc for puc, entry in enumerate(record.pucs) if entry.note == LEFT_OUT}
+    unseen = unlit_pucs(record)
     count = len(record.pucs) - len(unseen)
     inputs = [entry.port for entry in record.ports if entry.source_dbm is not None]
     visible = has_visible_phase(record.mesh, inputs, record.monitor_ports)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from calibration.diagnose.element_faults import LEFT_OUT, UNSEEN_PUC
 from calibration.record.export import tables
 from calibration.report import numbers, uncertainty
 from calibration.report.headline import certified_uses, headline
@@ -94,12 +93,11 @@ def sections(material: Material) -> list[Section]:
 
 def lead(material: Material) -> list[Block]:
     """Return the first blocks of the report: map of the mesh and key figures."""
-    figures: list[list[object]] = [[name, value] for name, value in headline(material.record).figures]
     try:
         blocks = list(_phase_map(material))
     except LumionError as error:
         blocks = [f"Not shown (map of the mesh): {error}"]
-    return [*blocks, ReportTable(("", ""), figures)]
+    return [*blocks, ReportTable(("", ""), headline(material.record).figures)]
 
 
 def _misses(material: Material) -> Iterator[Block]:
@@ -248,16 +246,15 @@ def _phase_map(material: Material) -> Iterator[Block]:
         yield "The record has no standard errors of phases."
         return
     values = PictureValues("standard error", "mrad", sigma, cells)
-    unlit = _unlit(record)
+    unlit = numbers.unlit_pucs(record)
     pucs = np.flatnonzero(record.mesh.interferes).tolist()
     failed = [puc for puc in pucs if record.pucs[puc].passive_phase_rad is None and puc not in unlit]
-    channels = record.heater_channels
     svg = mesh_svg(
         record.mesh,
         values=values,
         failed=failed,
         unlit=unlit,
-        heater_channels=channels,
+        heater_channels=record.heater_channels,
         fibres=_connected_ports(record),
         title="Phase uncertainty",
     )
@@ -267,18 +264,13 @@ def _phase_map(material: Material) -> Iterator[Block]:
     )
 
 
-def _unlit(record: CalibrationRecord) -> set[int]:
-    left_out = {puc for puc, entry in enumerate(record.pucs) if entry.note == LEFT_OUT}
-    return left_out | {defect.number for defect in record.defects if defect.kind == UNSEEN_PUC}
-
-
 def _connected_ports(record: CalibrationRecord) -> set[int]:
     return {*record.monitor_ports, *(entry.port for entry in record.ports if entry.source_dbm is not None)}
 
 
 def _losses(material: Material) -> Iterator[Block]:
     record = material.record
-    unlit = _unlit(record)
+    unlit = numbers.unlit_pucs(record)
     losses = {puc: loss_db for puc, loss_db in enumerate(record.loss_db.tolist()) if puc not in unlit}
     values = PictureValues("insertion loss", "dB", losses)
     fibres = _connected_ports(record)
