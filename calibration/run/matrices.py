@@ -202,22 +202,11 @@ def refine_matrix(
 ) -> list[MatrixMeasurement]:
     """Measure a programmed matrix and correct it until nothing is gained; heaters and light are off afterwards.
 
-    Args:
-        bench: The open bench.
-        record: Calibration record of its mesh.
-        setting: The programmed matrix, from :func:`lumion_hw.mesh.program_matrix`.
-        rounds: Most corrections.
-        readings: Most readings before each correction.
-        seed: Seed of the settings around the programmed one.
-        on_step: Called with the stage, the readings done and their number.
+    There are at most ``rounds`` corrections, with at most ``readings`` readings before each. All other arguments, and
+    the errors, are those of :func:`measure_matrix`.
 
     Returns:
         The measurement before each correction, and that of the last setting, which is its ``setting``.
-
-    Raises:
-        ConfigError: An input has no source, or an output no monitor.
-        CalibrationError: The record belongs to another bench, or has no covariance or no loop phases.
-        LumionError: A device failed; heaters and light are off.
     """
     history: list[MatrixMeasurement] = []
     with contextlib.closing(_MatrixRun(bench, record, setting, seed, on_step)) as run:

@@ -618,15 +618,7 @@ def verify_at(
     """Verify a record at another wavelength; afterwards tune the light back.
 
     Sources that are not tunable are used only at the wavelength of the record. After an error the light is not tuned
-    back.
-
-    Args:
-        probe: Access to the mesh.
-        record: The record to verify.
-        wavelength_nm: A wavelength for which the record is valid.
-        seed: Random seed, different from that of the calibration.
-        on_step: Called after every setting.
-        settings: Number of settings.
+    back. All arguments except ``wavelength_nm`` are those of :func:`verify`.
 
     Raises:
         LimitError: The record is not valid at this wavelength, or a source cannot reach it.
