@@ -113,15 +113,15 @@ def check_distinct(bench_files: Sequence[str], models: Sequence[BenchModel]) -> 
     """
     owners: dict[tuple[str, ...], str] = {}
     for file, model in zip(bench_files, models, strict=True):
-        claims: list[tuple[tuple[str, ...], str]] = [(("bench", _file_name(model.name)), f"the name {model.name!r}")]
+        claims: dict[tuple[str, ...], str] = {("bench", _file_name(model.name)): f"the name {model.name!r}"}
         for name, device in model.devices.items():
             if device.address is not None:
-                claims.append((("address", _canonical_address(device.address)), f"device {name} at {device.address}"))
+                claims["address", _canonical_address(device.address)] = f"device {name} at {device.address}"
             serial = getattr(device, "serial", None)
             if serial is not None:
                 kind: str = getattr(device, "kind")  # noqa: B009 - every member of the device union has one
-                claims.append((("serial", kind, serial), f"device {name}, serial {serial}"))
-        for claim, resource in dict(claims).items():
+                claims["serial", kind, serial] = f"device {name}, serial {serial}"
+        for claim, resource in claims.items():
             if claim in owners:
                 raise ConfigError(
                     f"{owners[claim]} and {file} both use {resource}, so they cannot be calibrated at the same time",

@@ -301,9 +301,7 @@ class DriftRun:
         from lumion_hw import __version__
 
         record, effort = self.record, self.logbook.effort
-        moved: dict[Kind, set[int]] = {kind: set() for kind in LARGEST_CHANGE}
-        for change in renewal.moved:
-            moved[change.kind].add(change.number)
+        moved = {kind: {change.number for change in renewal.moved if change.kind == kind} for kind in LARGEST_CHANGE}
         origin = origin_from_record(record)
         renewed = replace(
             origin,

@@ -187,17 +187,16 @@ class WavelengthExtension:
         return float(np.sqrt(self._covariance[0, 0]))
 
     def _extend_in_steps(self, offsets_hz: list[float]) -> None:
-        stepped = False
-        last_hz = 0.0
+        last_hz = 0.0  # length of the last step, if no requested wavelength followed
         while offsets_hz:
             # The step is limited by the error of the delay, so that every loop stays on its branch.
             reach_hz = _REACH_RAD / (2.0 * np.pi * self._delay_sigma_s)
             if abs(offsets_hz[0]) <= reach_hz:
                 self._used_nm.add(self._extend_to(offsets_hz.pop(0), _SETTINGS))
-                stepped = False
+                last_hz = 0.0
                 continue
             # Steps must grow, or the light would never reach the wavelength.
-            if stepped and reach_hz < _MIN_GAIN * last_hz:
+            if reach_hz < _MIN_GAIN * last_hz:
                 raise CalibrationError(
                     f"the group delay is known to {1e15 * self._delay_sigma_s:.2g} fs only, too uncertain to "
                     f"predict light {1e-9 * abs(offsets_hz[0]):.0f} GHz from the reference",
@@ -205,7 +204,7 @@ class WavelengthExtension:
                 )
             self._total += _STEP_SETTINGS
             self._extend_to(float(np.sign(offsets_hz[0])) * reach_hz, _STEP_SETTINGS)
-            stepped, last_hz = True, reach_hz
+            last_hz = reach_hz
 
     def _extend_to(self, requested_hz: float, settings: int) -> float:
         observations = self._measure_at(requested_hz, settings)
