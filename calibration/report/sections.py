@@ -200,13 +200,11 @@ def _faults(material: Material) -> Iterator[Block]:
 
 
 def _physics(material: Material) -> Iterator[Block]:
-    rows: list[list[object]] = [
-        [effect.description, effect.name, effect.parameters, effect.width, effect.gain]
-        for effect in material.record.physics
-    ]
-    if not rows:
+    effects = material.record.physics
+    if not effects:
         yield "The basic model explains the readings; no additional effects were needed."
         return
+    rows = [[effect.description, effect.name, effect.parameters, effect.width, effect.gain] for effect in effects]
     yield ReportTable(("effect", "name, with unit", "parameters", "width", "gain in log evidence"), rows)
 
 

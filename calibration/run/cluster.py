@@ -27,13 +27,9 @@ _SAFE = "the controller's watchdog switches the heaters off"
 
 
 def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int | None, print_line: PrintLine) -> Ended:
-    """Calibrate benches on a cluster.
+    """Calibrate benches on a cluster, ``workers`` at a time; by default as many as the cluster has threads.
 
-    Args:
-        jobs: The benches.
-        scheduler: Address ``HOST:PORT`` of the scheduler.
-        workers: Maximum number of benches at a time; by default the number of threads of the cluster.
-        print_line: Called with a progress line for every stage of every bench.
+    ``scheduler`` is the address ``HOST:PORT``. ``print_line`` is called with a line for every stage of every bench.
 
     Raises:
         ConfigError: dask.distributed is not installed.

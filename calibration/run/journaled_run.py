@@ -9,6 +9,7 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -432,13 +433,12 @@ def _aligned(
         device = probe.device_under_test()
         tune_sources(probe, frequency_hz_from_wavelength_m(device.wavelength_nm * 1e-9), device.tunable_hz)
     else:
-        reported_frequencies_hz = probe.reported_frequencies_hz()
-        for port, frequency_hz in earlier.stated_hz.items():
-            if port in reported_frequencies_hz and reported_frequencies_hz[port] != frequency_hz:
-                probe.tune(port, frequency_hz)
+        for port, reported_hz in probe.reported_frequencies_hz().items():
+            if earlier.stated_hz.get(port, reported_hz) != reported_hz:
+                probe.tune(port, earlier.stated_hz[port])
     dead = dict(earlier.dead) if earlier else {}
     reported_frequencies_hz = probe.reported_frequencies_hz()
-    return dead | probe.align_all(dead, lambda step, total: progress("alignment", step, total)), reported_frequencies_hz
+    return dead | probe.align_all(dead, partial(progress, "alignment")), reported_frequencies_hz
 
 
 def _is_complete_record(path: Path) -> bool:
