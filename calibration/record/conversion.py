@@ -62,13 +62,11 @@ _COPIED = {
 
 @dataclass(frozen=True)
 class Origin(Device):
-    """Contents of a record besides the parameters.
+    """Contents of a record besides the parameters. Fields of :class:`CalibrationRecord` are described there.
 
     Attributes:
         heater_max_ma: Largest current for which the heater laws are valid.
-        heater_ohm: Nominal heater resistance.
         heater_reach_ma: Largest measured current by heater, if below ``heater_max_ma``.
-        complete: Whether the calibration was finished.
         created_utc: Date and time; by default now.
         unknown_pucs: PUCs without a passive phase, with reasons.
         puc_notes: Problems of other PUCs.
@@ -78,11 +76,6 @@ class Origin(Device):
         monitor_dark_ma: Monitor readings without light, by port; by default 0.
         monitor_floor_ma: Additive noise of readings; ``None`` if unknown.
         heater_resistances: Rows of heater, current in mA and resistance in Ω; ``None`` if not measured.
-        faults: Faults, one sentence each.
-        defects: Faults as data.
-        quality: Counts, residuals and times.
-        provenance: Software versions, seed and plan of the run.
-        parent_sha256: Hash of the record from which this one was derived.
         gains: Gain in log evidence by additional effect.
     """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -154,12 +153,9 @@ def arm_crosstalk_rad(record: CalibrationRecord) -> Real | None:
     return shift if shift.any() else None
 
 
-def _rms(values: Mapping[int, float]) -> float | None:
-    return float(np.sqrt(np.mean(np.square(list(values.values()))))) if values else None
-
-
 def _phase_metrics(record: CalibrationRecord) -> list[Metric]:
     sigma = passive_sigma_mrad(record)
+    rms = float(np.sqrt(np.mean(np.square(list(sigma.values()))))) if sigma else None
     worst = max(sigma, key=lambda puc: sigma[puc], default=None)
     factor, n_loops = loop_factor(record), int(illuminated_loops(record).sum())
     loops = None if factor is None or not n_loops else 1e3 * float(np.sqrt((factor**2).sum() / n_loops))
@@ -170,7 +166,7 @@ def _phase_metrics(record: CalibrationRecord) -> list[Metric]:
         note = "laser frequency and temperature turn all loops together"
         with_common = [Metric("loop phases with the phase common to all PUCs", 1e3 * stated_rad, "mrad", note=note)]
     return [
-        Metric("passive phases, standard error, rms", _rms(sigma), "mrad", 3.0, note=named),
+        Metric("passive phases, standard error, rms", rms, "mrad", 3.0, note=named),
         Metric(
             "passive phases, standard error, worst",
             None if worst is None else sigma[worst],

@@ -206,7 +206,9 @@ def heater_power(p_pi_mw: Mapping[int, float]) -> Figure:
     """Return a plot of the power for π of every heater, by PUC number and as a histogram."""
     figure = _figure(2.8)
     left, right = figure.subplots(1, 2, width_ratios=(3, 1), sharey=True)
-    bins = np.linspace(*_padded(list(p_pi_mw.values())), 21)
+    low, high = min(p_pi_mw.values()), max(p_pi_mw.values())
+    margin = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
+    bins = np.linspace(low - margin, high + margin, 21)
     for arm, (name, colour) in enumerate(zip(_ARMS, (_BLUE, _ORANGE), strict=True)):
         chosen = {heater // 2: power for heater, power in p_pi_mw.items() if heater % 2 == arm}
         left.plot(list(chosen), list(chosen.values()), "o" if arm == 0 else "s", color=colour, markersize=4, label=name)
@@ -216,12 +218,6 @@ def heater_power(p_pi_mw: Mapping[int, float]) -> Figure:
     left.legend(title="arm", ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8, title_fontsize=8)
     right.set_xlabel("heaters")
     return figure
-
-
-def _padded(values: Sequence[float]) -> tuple[float, float]:
-    low, high = min(values), max(values)
-    margin = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
-    return low - margin, high + margin
 
 
 def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: str) -> Figure:

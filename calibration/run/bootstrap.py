@@ -202,7 +202,9 @@ class Bootstrap:
             max_work = self._max_search_work(survey) - work
             result = self._search(survey, random, nominal, plan, before, max_work=max_work)
             start = Start(nominal, survey, heaters, result, random, True)
-            trusted = self._is_trusted(start, explains)
+            trusted = result.unexplained < self._plan.search.plausible or (
+                result.unexplained < _MAX_FITTED_UNEXPLAINED and explains(self._with_parameters(start))
+            )
             if not trusted and portion == 0 and (shared := self._try_shared_channels(start, explains)):
                 return self._concluded(shared, breakdowns.values())
             if not trusted and portion == 0:
@@ -232,13 +234,6 @@ class Bootstrap:
             warnings=_search_warnings(start.search, start.trusted),
             crosstalk_spread=_STRONG_CROSSTALK_SPREAD if self._crosstalk[0] > 1.0 else None,
         )
-
-    def _is_trusted(self, start: Start, explains: Callable[[Start], bool]) -> bool:
-        """Return whether a search, or a fit from its result, explains the light; ``start`` has nominal parameters."""
-        unexplained = start.search.unexplained
-        if unexplained < self._plan.search.plausible:
-            return True
-        return unexplained < _MAX_FITTED_UNEXPLAINED and explains(self._with_parameters(start))
 
     def _try_shared_channels(self, start: Start, explains: Callable[[Start], bool]) -> Start | None:
         """Search again with one channel that heats two heaters, and return the result that explains the light.

@@ -199,11 +199,11 @@ class HandMeasurements:
                 self._patterns[visit.source, visit.meter] = readings
                 return numbers
             fibre, port = wrong_port
-            requested = visit.source if fibre == "laser" else visit.meter
+            requested = dict(visit.moves)[fibre]
             reason = f"The {fibre} seems to be in port {port}, not {requested}."
             if attempt == _MAX_ATTEMPTS - 1:
                 break
-            logbook.plug(fibre, requested if requested is not None else port, reason)
+            logbook.plug(fibre, requested, reason)
         raise CalibrationError(
             f"{reason} It was requested {_MAX_ATTEMPTS} times",
             hint="Check the port numbers of the bench file against the chip, then continue with --resume.",

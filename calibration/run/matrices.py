@@ -168,9 +168,7 @@ def present_setting(bench: Bench, record: CalibrationRecord) -> MatrixSetting:
     """
     bench.mesh.check_record(record)
     mesh = record.mesh
-    inputs = tuple(
-        sorted(entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None)
-    )
+    inputs = tuple(sorted(space_from_record(record).sources))
     outputs = tuple(
         port
         for port in sorted(record.monitor_ports)

@@ -89,15 +89,13 @@ class LightPaths:
         monitors: tuple[int, ...] = ()
         while True:
             # All chosen sources are read with all chosen monitors, so ports are added while the light stays inside.
-            options = [((*sources, port), monitors or (other,)) for port in self.sources for other in self.monitors]
-            options += [(sources, (*monitors, port)) for port in self.monitors if sources]
+            unused = [port for port in self.sources if port not in sources]
+            options = [((*sources, port), monitors or (other,)) for port in unused for other in self.monitors]
+            options += [(sources, (*monitors, port)) for port in self.monitors if sources and port not in monitors]
             part_ports = [
                 (len(reached), -len(option[0]), option)
                 for option in options
-                if len(set(option[0])) == len(option[0]) and len(set(option[1])) == len(option[1])
-                if (reached := self.illuminated_pucs(*option))
-                and reached <= part_pucs
-                and option != (sources, monitors)
+                if (reached := self.illuminated_pucs(*option)) and reached <= part_pucs
             ]
             if not part_ports:
                 break

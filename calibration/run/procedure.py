@@ -643,14 +643,13 @@ def first_fit(
     start: Start,
     diagnosis: Callable[[Start], FaultDiagnosis],
     on_fit: Callable[[Start, DiagnosedFit], None],
-    work: FitWork | None = None,
+    work: FitWork,
 ) -> tuple[Start, DiagnosedFit]:
     """Fit from one start after another until a fit explains the readings; return the start and the fit.
 
     ``start`` is the result of the first search; ``bootstrap`` can search again. ``diagnosis`` returns the fault
     diagnosis for a start. ``on_fit`` is called with every start and its fit.
     """
-    work = work or FitWork()
     work.spent += start.search.work
     if start.miswiring is not None and (miswired := diagnosis(start).miswired(start.parameters, start.miswiring)):
         on_fit(start, miswired)

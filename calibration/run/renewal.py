@@ -173,13 +173,12 @@ class DriftRun:
     def __post_init__(self) -> None:
         self.last: Posterior = RecordPosterior.of(self.record)
         self.logbook = Logbook(self.probe)
-        space = space_from_record(self.record)
-        self._sources = tuple(port for port in space.sources if port in self.probe.sources)
+        self._model = model_of_record(self.record)
+        self._sources = tuple(port for port in self._model.space.sources if port in self.probe.sources)
         if not self._sources:
             raise CalibrationError(
                 "none of the sources in this calibration record works", hint="Check the modules and fibres."
             )
-        self._model = model_of_record(self.record)
         self._rng = np.random.default_rng(np.random.SeedSequence([self.seed, 0xD21F]))
         self._held_out = 0
         self._max_ma = CalibratedMesh.from_record(self.record, self.probe.heater_max_ma).max_ma

@@ -626,17 +626,15 @@ def verify_at(
     """
     check_validity(record, UseConditions(wavelength_nm=wavelength_nm))
     requested_hz = frequency_hz_from_wavelength_m(wavelength_nm * 1e-9)
-    is_retuned = abs(requested_hz - record.reference_hz) > TUNING_ERROR_HZ
     ports = [port for port in probe.sources if probe.tunable_hz(port) is not None]
-    if is_retuned and not ports:
-        raise ConfigError("no source of this bench is tunable", hint="Verify the record at its own wavelength instead.")
     reached_hz = tune_sources(probe, requested_hz, ports)
-    detuning_hz = float(np.median(list(reached_hz.values()))) - record.reference_hz if is_retuned else 0.0
-    verification = verify(
-        probe, _with_sources(record, ports) if is_retuned else record, seed, on_step, settings, detuning_hz
-    )
-    if is_retuned:
-        tune_sources(probe, record.reference_hz, ports)
+    if abs(requested_hz - record.reference_hz) <= TUNING_ERROR_HZ:
+        return verify(probe, record, seed, on_step, settings)
+    if not ports:
+        raise ConfigError("no source of this bench is tunable", hint="Verify the record at its own wavelength instead.")
+    detuning_hz = float(np.median(list(reached_hz.values()))) - record.reference_hz
+    verification = verify(probe, _with_sources(record, ports), seed, on_step, settings, detuning_hz)
+    tune_sources(probe, record.reference_hz, ports)
     return verification
 
 

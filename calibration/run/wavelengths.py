@@ -53,7 +53,6 @@ class AtWavelength:
     """Fit result at one wavelength.
 
     Attributes:
-        chi2_per_dof: Misfit of the readings.
         tuning_error_hz: Frequency error of the source, by port.
         level_db: Power of the source relative to the reference wavelength, by port.
     """
@@ -72,7 +71,6 @@ class Extended:
     Attributes:
         parameters: The mesh with fitted delay and slopes.
         covariance: Shape ``(3, 3)``; covariance of the :data:`SLOPES`.
-        results: Result at each wavelength.
         wavelengths_nm: All calibrated wavelengths, in ascending order.
     """
 
@@ -212,7 +210,11 @@ class WavelengthExtension:
         wavelength_nm = round(wavelength_m_from_frequency_hz(self._reference_hz + offset_hz) * 1e9, 3)
         likelihood = replace(self._likelihood, observations=observations)
         start = self._scan_frequencies(likelihood, offset_hz)
-        space, free = self._model.space, self._free_parameters()
+        space = self._model.space
+        sources = [space.sources.index(port) for port in self._reported_hz]
+        free = space.mask(SLOPES)
+        for name in ("source_detuning_hz", "source_db"):
+            free[space.group(name).start + np.array(sources)] = True
         fit = GlobalFit(self._model, likelihood, self._prior(), free).run(start)
         columns = [space.group(name).start for name in SLOPES]
         # The fixed parameters are known to a milliradian only, so a misfit increases the errors of this result.
@@ -220,7 +222,7 @@ class WavelengthExtension:
         self._mean = fit.vector[columns]
         self._covariance = fit.covariance()[np.ix_(columns, columns)] * spread
         parameters = self._current_parameters()
-        numbers = {port: space.sources.index(port) for port in self._reported_hz}
+        numbers = dict(zip(self._reported_hz, sources, strict=True))
         off_hz = np.asarray(fit.parameters.source_detuning_hz) - np.asarray(parameters.source_detuning_hz)
         level_db = fit.parameters.source_db - parameters.source_db
         self._results.append(
@@ -267,14 +269,6 @@ class WavelengthExtension:
         own_hz = after.copy()
         own_hz[source_indices] -= common_hz
         return replace(fitted, source_detuning_hz=own_hz, delay_s=parameters.delay_s * (1.0 + common_hz / offset_hz))
-
-    def _free_parameters(self) -> NDArray[np.bool_]:
-        space = self._model.space
-        free = space.mask(SLOPES)
-        for port in self._reported_hz:
-            for name in ("source_detuning_hz", "source_db"):
-                free[space.group(name).start + space.sources.index(port)] = True
-        return free
 
     def _prior(self) -> Prior:
         space = self._model.space
