@@ -200,9 +200,8 @@ def own_phase_rad(bench: Bench, currents_ma: Real) -> Real:
     """
     truth = bench.emulated.world.truth
     heat_mw, variations = truth.heater_power_mw(currents_ma), truth.variations
-    phase = variations.heaters.own_arm_phase_rad(heat_mw, truth.p_pi_mw)
     by_die: Real = variations.sizes.chip_heating_rad_per_w * 1e-3 * heat_mw
-    return phase + by_die
+    return variations.heaters.own_arm_phase_rad(heat_mw, truth.p_pi_mw) + by_die
 
 
 def true_laws(bench: Bench, max_ma: Real) -> Real:

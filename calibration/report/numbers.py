@@ -26,6 +26,7 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerE
 
 Real = NDArray[np.float64]
 
+_STATES: tuple[State, State] = ("bar", "cross")
 _MIN_LEAK = 1e-9
 # An angle closer to zero than this many standard errors gives only a lower bound of the extinction.
 _BOUND_SIGMA = 2.0
@@ -205,9 +206,6 @@ def _setting_metrics(record: CalibrationRecord) -> list[Metric]:
             note="standard error of the kernel, rms",
         ),
     ]
-
-
-_STATES: tuple[State, State] = ("bar", "cross")
 
 
 def _min_extinction(output: str, extinctions_db: list[tuple[float, bool]]) -> Metric:

@@ -122,10 +122,8 @@ def _html_block(block: Block) -> Iterator[str]:
         yield from _html_table(block)
 
 
-_NO = ' class="no"'
-
-
 def _html_table(table: ReportTable) -> Iterator[str]:
+    no = ' class="no"'
     numeric = [_is_numeric([row[column] for row in table.rows]) for column in range(len(table.headers))]
     styles = [' class="number"' if is_number else "" for is_number in numeric]
     yield '<div class="wide"><table>'
@@ -135,7 +133,7 @@ def _html_table(table: ReportTable) -> Iterator[str]:
     yield f"<thead><tr>{''.join(heads)}</tr></thead><tbody>"
     for row in table.rows:
         cells = (
-            f"<td{_NO if cell is False else style}>{xml_text(cell_text(cell))}</td>"
+            f"<td{no if cell is False else style}>{xml_text(cell_text(cell))}</td>"
             for style, cell in zip(styles, row, strict=True)
         )
         yield f"<tr>{''.join(cells)}</tr>"

@@ -27,6 +27,7 @@ Real = NDArray[np.float64]
 HOW_TO_GET = "pip install 'lumion-hw[plots]'"
 
 _BLUE, _ORANGE, _GREY = "#0072b2", "#d55e00", "#66727f"
+_CLASSES = (("random and reference settings", _BLUE, False), ("sweeps (not in the global fit)", _ORANGE, True))
 _STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "lumion-calibrate",
@@ -162,9 +163,6 @@ def residuals(readings: Readings) -> Figure:
     axes.set(xlabel="setting, in time order", ylabel="residual, rms, σ")
     axes.margins(x=0.01)
     return figure
-
-
-_CLASSES = (("random and reference settings", _BLUE, False), ("sweeps (not in the global fit)", _ORANGE, True))
 
 
 def _log_scale(axes: Axes, low: float, high: float) -> None:

@@ -42,6 +42,8 @@ _ADVICE = {
     "power drift": "Check laser and fibres. The fit has corrected the drift.",
     "PUC not calibrated": "Calibrate again. Until then routes avoid it.",
 }
+_WIDENED = "widened_"
+"""Prefix of quality entries with factors by which standard errors were increased."""
 _OTHER_ADVICE = "Check the element. If the fault remains, disable the element and calibrate again."
 
 
@@ -407,9 +409,6 @@ def _provenance(material: Material) -> Iterator[Block]:
     ]
     yield ReportTable(("", ""), rows)
 
-
-_WIDENED = "widened_"
-"""Prefix of quality entries with factors by which standard errors were increased."""
 
 # Title, content function, and whether the section is folded.
 _SECTIONS: tuple[tuple[str, Callable[[Material], Iterator[Block]], bool], ...] = (

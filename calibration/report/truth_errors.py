@@ -255,6 +255,7 @@ def _rms(values: Real) -> float:
     return float(np.sqrt(np.mean(np.square(values))))
 
 
+_EXPECTED_RATIO = "1 if the stated standard errors are correct; 0.8 to 1.3 over many seeds"
 _NORMALISED = {
     "passive_phase_rad": "passive phases",
     "loops": "loop phases",
@@ -311,6 +312,3 @@ def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations 
             if len(values := normalised[name])
         ),
     ]
-
-
-_EXPECTED_RATIO = "1 if the stated standard errors are correct; 0.8 to 1.3 over many seeds"
