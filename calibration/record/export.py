@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +48,7 @@ def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
 
 
 def _named(parameters: MeshParameters) -> dict[str, Any]:
-    values = {field.name: getattr(parameters, field.name) for field in fields(MeshParameters)}
-    del values["extra_physics"]
+    values = {name: value for name, value in vars(parameters).items() if name != "extra_physics"}
     return values | dict(parameters.extra_physics)
 
 

@@ -42,7 +42,6 @@ class BenchJob:
     Attributes:
         bench_file: Path of the bench file, or name of a built-in bench.
         record: Path of the record; other files are stored next to it.
-        emulate: Whether to emulate the bench.
         seed: Seed of the settings and the emulation.
         tolerance_db: Largest allowed verification error above noise, if any.
     """

@@ -109,12 +109,9 @@ def _finished_futures(distributed: Any, futures: Sequence[Any]) -> Collection[An
         time.sleep(_POLL_INTERVAL_S)
         return ()
     try:
-        finished: Collection[Any] = distributed.wait(
-            futures, timeout=_POLL_INTERVAL_S, return_when="FIRST_COMPLETED"
-        ).done
+        return list(distributed.wait(futures, timeout=_POLL_INTERVAL_S, return_when="FIRST_COMPLETED").done)
     except TimeoutError:
         return ()
-    return finished
 
 
 def _outcome(future: Any, job: BenchJob) -> BenchOutcome:

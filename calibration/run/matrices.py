@@ -93,7 +93,6 @@ class MatrixMeasurement:
     """A matrix as measured on the chip.
 
     Attributes:
-        setting: The setting that was measured.
         powers: Shape ``(outputs, inputs)``; share of the power of each input that leaves at each output, as read.
         powers_sigma: Standard errors of the powers.
         matrix: Shape ``(outputs, inputs)``; field from inputs to outputs that explains the readings, with phases at the
@@ -103,7 +102,6 @@ class MatrixMeasurement:
         amplitude: Amplitude fidelity Σ|U||V| / √(Σ|U|² Σ|V|²), which ignores all phases.
         phase_true: Fidelity |tr U†V|² / (tr U†U · tr V†V), apart from phases at the ports.
         columns: For each input, the similarity (Σ √(pq))² of wanted and measured powers p and q, each with a sum of 1.
-        readings: Number of readings.
     """
 
     setting: MatrixSetting
