@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,7 +30,7 @@ from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PHASE_GROUPS, default_prior, modulo_a_turn
-from calibration.run.bootstrap import BootstrapPlan, first_settings, settings_by_hand
+from calibration.run.bootstrap import BootstrapPlan, Progress, first_settings, settings_by_hand
 from calibration.run.by_hand import MIN_RANDOM
 from calibration.run.planning import STRETCH, Goal, Knowledge, designer_after, shortfall
 from calibration.run.verification import SETTINGS, regime_settings
@@ -145,7 +145,7 @@ def dry_run(
     goal: Goal | None = None,
     without_sources: Collection[int] = (),
     without_monitors: Collection[int] = (),
-    progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
+    progress: Progress = lambda stage, done, total: None,
 ) -> DryRun:
     """Plan the calibration of a bench; no device is opened.
 
@@ -241,11 +241,6 @@ class _Nominal:
             crosstalk_rad_per_mw=self.heaters.kernel,
         )
 
-    def heat_mw(self, currents_ma: Real) -> Real:
-        """Return the total heat in mW for heater currents in mA; the last axis of the argument is the heater."""
-        heat: Real = (currents_ma**2).sum(axis=-1) * self.device.heater_ohm * 1e-3
-        return heat
-
 
 def _assumed_launch_dbm(model: BenchModel, path: InputPath) -> float:
     device = model.devices[path.source]
@@ -255,9 +250,7 @@ def _assumed_launch_dbm(model: BenchModel, path: InputPath) -> float:
 class _RunPlanner:
     """Predicts the stages, the time and the standard errors of a calibration."""
 
-    def __init__(
-        self, nominal: _Nominal, goal: Goal, rng: np.random.Generator, progress: Callable[[str, int, int], None]
-    ) -> None:
+    def __init__(self, nominal: _Nominal, goal: Goal, rng: np.random.Generator, progress: Progress) -> None:
         self._nominal, self._goal, self._rng, self._progress = nominal, goal, rng, progress
         self._times, self._mesh = HardwareTimes.waiting(nominal.settle_s), nominal.mesh
         self._parameters = nominal.parameters(rng)
@@ -395,9 +388,9 @@ class _RunPlanner:
 
     def _stage(self, name: str, plan: Observations) -> StagePlan:
         changes = int((np.diff(plan.source) != 0).sum()) + 1 if len(plan) else 0
-        peak = float(self._nominal.heat_mw(plan.currents_ma).max(initial=0.0))
+        max_ma2 = float((plan.currents_ma**2).sum(axis=-1).max(initial=0.0))
         seconds = self._times.plan_s(plan) if len(plan) else 0.0
-        return StagePlan(name, len(plan), changes, seconds, peak)
+        return StagePlan(name, len(plan), changes, seconds, self._heat_mw(max_ma2))
 
     def _survey(self) -> StagePlan:
         sources = len(self._nominal.sources)
@@ -422,7 +415,10 @@ class _RunPlanner:
         heaters = self._n_driven
         # Mean and spread of a sum of uniform numbers; a run of some thousand settings does not exceed four sigma.
         square = max_ma2 * (heaters / 2.0 + _PEAK_SIGMA * np.sqrt(heaters / 12.0))
-        return float(square * self._nominal.device.heater_ohm * 1e-3)
+        return self._heat_mw(float(square))
+
+    def _heat_mw(self, sum_ma2: float) -> float:
+        return sum_ma2 * self._nominal.device.heater_ohm * 1e-3
 
     def _completed_stage(self, name: str, per_source: int, more: int = 0) -> StagePlan:
         sources = len(self._nominal.sources)

@@ -28,7 +28,8 @@ from calibration.model.space import space_from_record
 from calibration.model.symmetric import inverse_of
 from calibration.record.conversion import build_record, dark_by_port_ma, model_of_record, origin_from_record
 from calibration.run.blas_threads import one_blas_thread
-from calibration.run.renewal import Progress, RecordPosterior
+from calibration.run.bootstrap import Progress
+from calibration.run.renewal import RecordPosterior
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
@@ -93,6 +94,7 @@ class MatrixMeasurement:
     """A matrix as measured on the chip.
 
     Attributes:
+        setting: The setting that was measured.
         powers: Shape ``(outputs, inputs)``; share of the power of each input that leaves at each output, as read.
         powers_sigma: Standard errors of the powers.
         matrix: Shape ``(outputs, inputs)``; field from inputs to outputs that explains the readings, with phases at the
@@ -102,6 +104,7 @@ class MatrixMeasurement:
         amplitude: Amplitude fidelity Σ|U||V| / √(Σ|U|² Σ|V|²), which ignores all phases.
         phase_true: Fidelity |tr U†V|² / (tr U†U · tr V†V), apart from phases at the ports.
         columns: For each input, the similarity (Σ √(pq))² of wanted and measured powers p and q, each with a sum of 1.
+        readings: Number of readings.
     """
 
     setting: MatrixSetting

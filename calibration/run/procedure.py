@@ -98,6 +98,8 @@ class Calibration:
     """One calibration: call :meth:`run`; after an interruption, :meth:`record` returns the results so far.
 
     Attributes:
+        probe: Access to the mesh.
+        device: The device under test.
         seed: Seed of all random choices.
         progress: Called after every step.
         on_heater: Called after every sweep with the heater and its law.

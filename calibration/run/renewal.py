@@ -6,7 +6,7 @@ whether the record is still valid. Random settings show what has changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,6 +33,7 @@ from calibration.record.conversion import (
     parameters_from_record,
 )
 from calibration.run.blas_threads import one_blas_thread
+from calibration.run.bootstrap import Progress
 from calibration.run.conclusions import UNSEEN
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.layout.topology import State
@@ -106,8 +107,6 @@ def _with_converted_loops(covariance: Real, record: CalibrationRecord, space: Pa
     turn[loops, loops] = space.directions.T @ np.asarray(stored, dtype=np.float64)
     return turn @ covariance @ turn.T
 
-
-Progress = Callable[[str, int, int], None]
 
 SECONDS = 2.0
 """Hardware time of the random settings, in seconds.
