@@ -317,8 +317,8 @@ class _RunPlanner:
         survey, sweeps, _, verification, _ = self.fixed_stages()
         stages = (survey, sweeps, self._stage("random settings", random), verification)
         _check_heat(stages, nominal.device.total_power_mw)
-        pluggings = sum(len(visit.moves) for visit in visits)
-        return replace(self._result(stages, self._fit(random, "fit"), ""), pluggings=pluggings)
+        result = self._result(stages, self._fit(random, "fit"), "")
+        return replace(result, pluggings=sum(len(visit.moves) for visit in visits))
 
     def _result(self, stages: tuple[StagePlan, ...], fit: FitResult, reason: str) -> DryRun:
         device = self._nominal.device

@@ -32,8 +32,6 @@ from lumion_hw.mesh.record.validity import UseConditions, check_validity
 from lumion_hw.mesh.waves.scattering import Solver
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
-_BASIC: tuple[Kind, ...] = ("random", "states")
-
 
 @dataclass(frozen=True)
 class HeldOut:
@@ -345,7 +343,7 @@ def _light_ports(record: CalibrationRecord) -> list[int]:
 def _plan(
     probe: Probe, record: CalibrationRecord, sources: list[int], settings: int, rng: np.random.Generator
 ) -> list[_VerificationStep]:
-    kinds: tuple[Kind, ...] = ("states",) if record.joints is None else _BASIC
+    kinds: tuple[Kind, ...] = ("states",) if record.joints is None else ("random", "states")
     max_ma = np.minimum(CalibratedMesh.from_record(record).max_ma, probe.heater_max_ma)
     counts: Counter[int] = Counter()
     plan = []
