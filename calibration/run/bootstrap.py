@@ -88,6 +88,7 @@ class BootstrapPlan:
             readings per phase, more for some large meshes).
         portions: Maximum number of attempts; each further one adds a third more random settings.
         changed: Number of heaters changed from setting to setting; all of them where light never turns back.
+        off_share: Fraction of the heaters that are off.
         source_rounds: Number of times that the random settings use all sources in turn.
     """
 
