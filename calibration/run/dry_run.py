@@ -177,7 +177,7 @@ def expected_heat_mw(model: BenchModel) -> float:
 
 
 class _Nominal:
-    """Typical properties of a bench, for the prediction of a calibration. Raises ``ConfigError`` as :func:`dry_run`."""
+    """Typical properties of a bench; powers in dBm by port. Raises ``ConfigError`` as :func:`dry_run`."""
 
     def __init__(self, model: BenchModel, without_sources: Collection[int], without_monitors: Collection[int]) -> None:
         device = model.devices[model.mesh_section.controller]
