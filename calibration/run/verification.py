@@ -514,11 +514,11 @@ def _compare(
     bright_ma = responsivity * 10.0 ** (brighter / 10.0)
     noise_db = np.hypot(_DB_PER_SHARE * noise.sigma_ma(bright_ma) / bright_ma, _LIGHT_DB)
     # Errors are in dB of the brighter value, so that a slightly wrong null is not an infinite error.
-    slopes = _slopes_db(record, settings, columns, brighter)
-    if slopes is not None:
-        is_compared &= _shows_heater(record, plan, slopes)
-    # Reading noise and the record's covariance are combined: χ² = 1 means that the standard errors are correct.
-    sigma_db = np.sqrt(noise_db**2 + _variance_db2(record, slopes))
+    sensitivity, sigma_db = _sensitivity(record, plan, settings, columns, brighter), noise_db
+    if sensitivity is not None:
+        is_compared &= sensitivity.shows_heater
+        # Reading noise and the record's covariance are combined: χ² = 1 means that the standard errors are correct.
+        sigma_db = np.sqrt(noise_db**2 + sensitivity.variance_db2)
     results = [
         HeldOut(
             int(index), plan[index].kind, plan[index].source, columns[column], float(predicted[index, column]),
@@ -528,14 +528,36 @@ def _compare(
         for index, column in np.argwhere(is_compared)
     ]  # fmt: skip
     deviation_sigma = np.where(is_compared, error_db / noise_db, 0.0)
-    suspects = () if slopes is None else _suspects(record, deviation_sigma, slopes / noise_db[..., None])
+    suspects = _suspects(record, deviation_sigma, sensitivity.by_phase / noise_db[..., None]) if sensitivity else ()
     return Verification(tuple(results), suspects)
 
 
-def _slopes_db(record: CalibrationRecord, settings: Observations, ports: list[int], brighter_dbm: Real) -> Real | None:
-    """Return the derivatives of all powers in dB by the parameters, ``(settings, monitors, size)``.
+@dataclass(frozen=True, eq=False)
+class _Sensitivity:
+    """How predicted powers depend on the parameters of a record.
 
-    0 at ports of unknown responsivity; ``None`` for a record whose crosstalk is a matrix.
+    Attributes:
+        variance_db2: Shape ``(settings, monitors)``; variance due to the record's errors; 0 without a covariance.
+        shows_heater: Shape ``(settings, monitors)``; whether a reading changes with the phase of the heater that is
+            driven alone. All readings of other settings do.
+        by_phase: Shape ``(settings, monitors, n_pucs)``; derivatives by passive phases in dB/rad.
+    """
+
+    variance_db2: Real
+    shows_heater: NDArray[np.bool_]
+    by_phase: Real
+
+
+def _sensitivity(
+    record: CalibrationRecord,
+    plan: list[_VerificationStep],
+    settings: Observations,
+    ports: list[int],
+    brighter_dbm: Real,
+) -> _Sensitivity | None:
+    """Return how all powers in dB depend on the parameters; ``None`` for a record whose crosstalk is a matrix.
+
+    Powers at ports of unknown responsivity depend on nothing.
     """
     calibrated_ports = {entry.port for entry in record.ports if entry.monitor_ma_per_mw is not None}
     measured_ports = tuple(port for port in ports if port in calibrated_ports)
@@ -544,43 +566,29 @@ def _slopes_db(record: CalibrationRecord, settings: Observations, ports: list[in
         parameters, space = parameters_from_record(record), space_from_record(record)
     except CalibrationError:
         return None
-    slopes = np.zeros((len(settings), len(ports), space.size))
+    heaters = [step.heater for step in plan]
+    variance, by_phase = np.zeros(brighter_dbm.shape), np.zeros((*brighter_dbm.shape, record.mesh.n_pucs))
+    shows = np.tile(np.array([heater is None for heater in heaters])[:, None], brighter_dbm.shape[1])
     columns = [ports.index(port) for port in measured_ports]
     per_ma = _DB_PER_SHARE / parameters.monitor_ma_per_mw / 10.0 ** (brighter_dbm[:, columns] / 10.0)
-    for part in model_of_record(record).linearise(parameters, replace(settings, monitors=measured_ports)):
-        slopes[part.settings, columns] = part.jacobian * per_ma[part.settings, :, None]
-    return slopes
-
-
-def _shows_heater(record: CalibrationRecord, plan: list[_VerificationStep], slopes: Real) -> NDArray[np.bool_]:
-    """Return which readings change with the phase of the heater that is driven alone, ``(settings, monitors)``.
-
-    All readings of other settings count.
-    """
-    law = space_from_record(record).group("rho2")
-    rho2 = parameters_from_record(record).heater_law[:, 0]
-    shows = np.ones(slopes.shape[:2], np.bool_)
-    for number, step in enumerate(plan):
-        if step.heater is not None:
-            per_rad = slopes[number, :, law.start + step.heater] / step.currents_ma[step.heater] ** 2
-            shows[number] = (rho2[step.heater] > 0.0) & (np.abs(per_rad) > _MIN_DB_PER_RAD)
-    return shows
-
-
-def _variance_db2(record: CalibrationRecord, slopes: Real | None) -> Real | float:
-    """Return the variance of predicted powers in dB², ``(settings, monitors)``; 0 without a covariance."""
     factor = record.arrays.get(COVARIANCE_FACTOR)
-    if slopes is None or factor is None or len(factor) != slopes.shape[-1]:
-        return 0.0
-    variance: Real = ((slopes @ np.asarray(factor, dtype=np.float64)) ** 2).sum(axis=-1)
-    return variance
+    # Derivatives by all parameters of all settings at once would need gigabytes on a large mesh.
+    for part in model_of_record(record).linearise(parameters, replace(settings, monitors=measured_ports)):
+        slopes = part.jacobian * per_ma[part.settings, :, None]
+        by_phase[part.settings, columns] = slopes[..., space.group("passive_phase_rad")]
+        if factor is not None and len(factor) == space.size:
+            variance[part.settings, columns] = ((slopes @ np.asarray(factor, dtype=np.float64)) ** 2).sum(axis=-1)
+        for number, own in zip(range(part.settings.start, part.settings.stop), slopes, strict=True):
+            if (heater := heaters[number]) is not None and parameters.heater_law[heater, 0] > 0.0:
+                per_rad = own[:, space.group("rho2").start + heater] / plan[number].currents_ma[heater] ** 2
+                shows[number, columns] = np.abs(per_rad) > _MIN_DB_PER_RAD
+    return _Sensitivity(variance, shows, by_phase)
 
 
-def _suspects(record: CalibrationRecord, deviation_sigma: Real, slopes: Real) -> tuple[int, ...]:
+def _suspects(record: CalibrationRecord, deviation_sigma: Real, by_phase: Real) -> tuple[int, ...]:
     if (deviation_sigma**2).sum() <= _SUSPECT_CHI2 * np.count_nonzero(deviation_sigma):  # noise
         return ()
-    phases = space_from_record(record).group("passive_phase_rad")
-    by_phase = slopes[..., phases] * (deviation_sigma != 0.0)[..., None]
+    by_phase = by_phase * (deviation_sigma != 0.0)[..., None]
     sensitivity = (by_phase**2).sum(axis=(0, 1))
     # For each phase alone: the decrease of χ² at its best value.
     explained = np.einsum("nmp,nm->p", by_phase, deviation_sigma) ** 2 / np.where(
