@@ -139,6 +139,8 @@ def fit_fringe(
     drive, power_mw, y = _driven(data, points, heater_ohm, measured)
     if len(y) < 5:
         raise ConfigError(f"{points.y_label}: {len(y)} points have a value, but at least 5 are needed")
+    if not y.any():
+        raise ConfigError(f"all values of {reading} are zero", hint="Check that the light is on during the scan.")
     span_mw = float(np.ptp(power_mw))
     if not span_mw > 0.0:
         raise ConfigError(f"{points.name} has only one value", hint="Sweep this setting over several values.")

@@ -558,7 +558,8 @@ def no_faults(bench: str) -> ConfigError:
     """Return the error for injecting a fault into a real bench."""
     return ConfigError(
         f"bench {bench} is not emulated, so no fault can be injected",
-        hint="Start `lumion emulate` and use the endpoints file that it writes. "
+        hint="For a running emulation give --endpoints with the file that `lumion emulate` wrote, or --served with the "
+        "address that `lumion serve --emulate --pva` printed. "
         "`lumion faults` lists and clears the latched faults of the mesh controller.",
     )
 

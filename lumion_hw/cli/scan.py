@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lumion_hw.interfaces.wiring import InlineDevice, InputPath, OutputPath
 
 _MAX_POINTS = 10_000_000
+_OF_LIGHT = (".monitor.", ".power.")
 _FLAGS = {"on": True, "off": False, "true": True, "false": False}
 
 
@@ -161,6 +162,16 @@ def scan(
     _report(data, out, figure, as_json)
     if data.n_failed:
         context.exit(LumionError.exit_code)
+
+
+def _note_darkness(data: ScanData) -> None:
+    """Print a warning if readings of light were zero or below the range at every point."""
+    import numpy as np
+
+    light = [values for name, values in data.value.items() if any(part in name for part in _OF_LIGHT)]
+    dark = sum(not np.nan_to_num(values).any() for values in light)
+    if dark:
+        note(f"{dark} of {len(light)} readings of light were zero at every point. Check that the light is on.")
 
 
 def _terminal_view() -> TerminalView:
@@ -358,5 +369,6 @@ def _report(data: ScanData, out: Path, figure: Path | None, as_json: bool) -> No
         echo_text(f"{out}: {_counts(data.n_read, len(data.value))}")
         if figure is not None:
             echo_text(f"{figure}: figure")
+    _note_darkness(data)
     if data.n_failed:
         note(f"{data.n_failed} readings failed; the file contains NaN with state 4 (failed) for them.")

@@ -55,7 +55,7 @@ def parse_address(address: str) -> tuple[str, int]:
     if not host or not port or not address.startswith("pva://"):
         raise ConfigError(
             f"{address[:120]!r} is not the address of a served bench",
-            hint="Write pva://HOST:PORT, as printed by `lumion serve`.",
+            hint="Write pva://HOST:PORT, as printed by `lumion serve --pva`.",
         )
     return host, port
 

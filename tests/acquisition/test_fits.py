@@ -131,6 +131,13 @@ def test_a_heater_without_effect_gives_no_fringe() -> None:
         fit_fringe(data, "meter0.power.1", heater_ohm=1000.0)
 
 
+def test_readings_without_light_give_no_fringe() -> None:
+    x = np.linspace(0.0, 2.5, 40)
+    data = drawn("mesh0.heater_ma.3", "mA", x, {("meter0.power.1", "W"): np.zeros(40)})
+    with pytest.raises(ConfigError, match=r"all values of meter0.power.1 are zero. Check that the light is on"):
+        fit_fringe(data, "meter0.power.1", heater_ohm=1000.0)
+
+
 def test_a_fringe_needs_a_current_and_its_resistance() -> None:
     x = np.linspace(1540.0, 1550.0, 20)
     with pytest.raises(ConfigError, match="is in nm, but a fringe fit needs mA, V or mW"):

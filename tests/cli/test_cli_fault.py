@@ -78,7 +78,7 @@ def test_what_can_fail_is_listed(fault: Lumion) -> None:
     ("arguments", "says"),
     [
         (("clear", "meter0", "no_power"), "meter0: the fault no_power is not active. Active faults: none."),
-        (("clear", "bench", "kill_port", "port=1"), "bench: fault kill_port cannot be ended."),
+        (("clear", "bench", "kill_port", "port=1"), "bench: fault kill_port cannot be cleared; it lasts until"),
         (("inject", "meter0", "no_powr"), "meter0 has no fault no_powr. Do you mean no_power?"),
         (("inject", "meter1", "no_power"), "there is no device meter1. Do you mean meter0?"),
         (("inject", "bench", "kill_port", "port=99"), "kill_port: port is out of range: requested 99, limit 15."),

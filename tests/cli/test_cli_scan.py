@@ -108,6 +108,15 @@ def test_a_setting_that_is_given_twice_and_a_file_that_is_there_are_refused(
     assert "cannot read the log" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("is_on", [True, False])
+def test_a_scan_without_light_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], is_on: bool) -> None:
+    light = ("--set", "tls-a.enabled=on") if is_on else ()
+    arguments = (*light, "--set", "mesh0.heater_ma.3=0,1", "--read", "mesh0.monitor.15", "-o", str(tmp_path / "a.h5"))
+    assert main(["scan", "laser-bench", "--emulate", *arguments]) == 0
+    told = "1 of 1 readings of light were zero at every point. Check that the light is on."
+    assert (told in capsys.readouterr().err) is not is_on
+
+
 @pytest.mark.parametrize("is_on", [False, True])
 def test_a_laser_that_is_off_during_its_sweep_is_named(capsys: pytest.CaptureFixture[str], is_on: bool) -> None:
     sweep = ["--set", "tls-a.wavelength_nm=1530:1565:4", *(["--set", "tls-a.enabled=on"] if is_on else [])]

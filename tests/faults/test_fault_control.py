@@ -55,7 +55,7 @@ def test_every_fault_starts_and_ends_by_name_and_only_once(kind: str, fault: Scr
         assert (lasting in perform("active")) == (
             fault.name not in ("revive_modules", "kill_modules") and not fault.is_momentary
         )
-        with pytest.raises(ConfigError, match="cannot be ended"):
+        with pytest.raises(ConfigError, match="cannot be cleared"):
             perform("clear", target, fault.name, arguments)
         return
     if not fault.may_precede:

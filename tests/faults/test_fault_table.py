@@ -366,7 +366,7 @@ def test_wrong_arguments_are_told(kind: str, fault, faults: BenchFaults) -> None
         (lambda faults: faults.inject("sfp-b", "no_power"), "no device sfp-b.*Do you mean sfp-a.*mesh0, chain0"),
         (lambda faults: faults.inject("tls-a", "no_powr"), "no fault no_powr.*Do you mean no_power.*no_cable"),
         (lambda faults: faults.inject("tls-a", "hang"), "tls-a has no fault hang"),
-        (lambda faults: faults.end(BENCH, "kill_port", port=1), "kill_port cannot be ended"),
+        (lambda faults: faults.end(BENCH, "kill_port", port=1), "kill_port cannot be cleared"),
         (lambda faults: faults.board("chain0"), "chain0 is a qontrol-q8.*Boards on this bench: mesh0"),
         (lambda faults: faults.board("mesh9"), "no device mesh9"),
         (lambda faults: faults.device("mesh9"), "no device mesh9.*mesh0"),

@@ -65,7 +65,8 @@ def _message(error: ErrorDetails, find_schema: SchemaLookup) -> str:
     if kind == "extra_forbidden":
         return _unknown_word("the keys ", valid_keys(*find_schema(error["loc"][:-1])), str(error["loc"][-1]))
     if kind == "union_tag_invalid":
-        return _unknown_word("", [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")], context["tag"])
+        kinds = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
+        return f"{_unknown_word('', kinds, context['tag'])}. Other kinds need the package of their driver"
     if kind in _EXPECTED:
         return f"expected {_EXPECTED[kind].format(**context)}, found {describe(value)}{_hint(kind, value)}"
     return f"{error['msg']}; found {describe(value)}"

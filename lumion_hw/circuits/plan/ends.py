@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.file.module_optics import ModuleFormat, ModuleOptics
@@ -65,9 +66,10 @@ def circuit_ends(model: BenchModel, wiring: Wiring, mesh: MeshTopology, request:
             hint="Name a transmitting module; lasers are for calibration.",
         )
     entries, exits = wiring.inputs_of(request.source), wiring.outputs_of(request.target)
-    for name, fibres in ((request.source, entries), (request.target, exits)):
-        if not fibres:
-            raise _not_wired(model, wiring, request, name)
+    if not entries:
+        raise _not_wired(model, wiring, request, request.source, "transmitter")
+    if not exits:
+        raise _not_wired(model, wiring, request, request.target, "receiver")
     sender = (
         _arriving_signal(request) if request.source not in model.devices else _optics(model, request, request.source)
     )
@@ -256,7 +258,9 @@ def check_modules(ends: Sequence[CircuitEnds], active: Sequence[PlannedCircuit])
             users[module] = name
 
 
-def _not_wired(model: BenchModel, wiring: Wiring, request: CircuitRequest, name: str) -> CircuitError:
+def _not_wired(
+    model: BenchModel, wiring: Wiring, request: CircuitRequest, name: str, part: Literal["transmitter", "receiver"]
+) -> CircuitError:
     modules = _wired_modules(wiring)
     if modules:
         hint = name_hint(name, modules, "The wired modules are")
@@ -264,6 +268,12 @@ def _not_wired(model: BenchModel, wiring: Wiring, request: CircuitRequest, name:
         hint = (
             "A circuit needs a module at both ends (`transponder` in wiring.inputs and wiring.outputs), and this bench "
             "wires none to the mesh. To set paths between ports, use `lumion mesh program`."
+        )
+    if name in modules:
+        key = "inputs" if part == "transmitter" else "outputs"
+        return CircuitError(
+            f"circuit {request}: the {part} of {name} is not wired to the mesh",
+            hint=f"Swap the two ends, or add {name} to wiring.{key} in the bench file.",
         )
     if name in model.devices:
         return CircuitError(

@@ -225,7 +225,9 @@ class BenchFaults:
         if row.end is None:
             ending = ", ".join(row.name for row in self.list_faults(target) if row.end is not None)
             raise ConfigError(
-                f"fault {fault} cannot be ended", device=target, hint=f"Faults that can be ended: {ending or 'none'}."
+                f"fault {fault} cannot be cleared; it lasts until the emulation ends",
+                device=target,
+                hint=f"Faults that can be cleared: {ending or 'none'}.",
             )
         fault_target = self.target(target)
         row.end(fault_target, **row.validated(arguments, row.places(fault_target)))

@@ -86,6 +86,14 @@ def test_modules_that_cannot_work_together_are_refused_by_what_differs(
         plan_circuits(bench(), record_of(ZR_PAIR if "zr-b" in bench().devices else SMALL), [request_])
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "end"), [("sfp-b", "sfp-a", "transmitter of sfp-b"), ("sfp-a", "sfp-a", "receiver of sfp-a")]
+)
+def test_an_end_without_a_fibre_is_named(source: str, target: str, end: str) -> None:
+    with pytest.raises(CircuitError, match=f"the {end} is not wired to the mesh. Swap the two ends"):
+        plan_circuits(mixed(), record_of(ZR_PAIR), [CircuitRequest(source, target)])
+
+
 @pytest.mark.parametrize(("side", "name"), [("inputs", "zr-a"), ("outputs", "zr-b")])
 def test_two_polarizations_over_one_way_are_refused(side: str, name: str) -> None:
     file = document(ZR_PAIR)
