@@ -65,7 +65,9 @@ class RowScore:
     @cached_property
     def excluded_effect(self) -> Single:
         """Factor F, ``(P, k)``, of the covariance F·Fᵀ of the fitted parameters if the effect is left out."""
-        return self.shift()
+        effect = self.shift()
+        object.__setattr__(self, "shift", lambda: effect)  # the function keeps the equations of all effects in memory
+        return effect
 
     @property
     def is_supported_by_data(self) -> bool:
