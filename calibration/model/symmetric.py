@@ -29,19 +29,30 @@ def inverse_of(matrix: Real, min_fraction: float = MIN_EIGENVALUE_FRACTION) -> R
     from scipy.linalg.lapack import dpotrf, dpotri
 
     scale = scale_of(matrix)
-    unit = np.outer(scale, scale)
-    scaled = matrix / unit
-    factor, failed = dpotrf(scaled, lower=1)
+    # In place: every further matrix of this size counts on a large mesh. The transpose is in the order of LAPACK.
+    scaled = np.outer(scale, scale).T
+    np.divide(matrix, scaled, out=scaled)
+    factor, failed = dpotrf(scaled, lower=1, overwrite_a=1)
     if not failed:
         lower, failed = dpotri(factor, lower=1, overwrite_c=1)
         # No eigenvalue of a positive matrix is smaller than the reciprocal trace of its inverse.
         if not failed and np.trace(lower) * min_fraction < 1.0:
-            inverse: Real = np.tril(lower)
-            inverse += np.tril(lower, -1).T
-            return np.asarray(inverse / unit)
-    values, vectors = np.linalg.eigh(scaled)
+            return _unscaled(lower, scale)
+    unit = np.outer(scale, scale)
+    values, vectors = np.linalg.eigh(matrix / unit)
     is_kept = values > min_fraction
     return np.asarray((vectors[:, is_kept] / values[is_kept]) @ vectors[:, is_kept].T / unit)
+
+
+def _unscaled(lower: Real, scale: Real) -> Real:
+    """Return the symmetric matrix with this lower triangle, divided by the scales of row and column, in place."""
+    for first in range(0, len(lower), _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        corner = np.tril(lower[rows, rows])
+        lower[rows, rows] = corner + np.tril(corner, -1).T
+        lower[rows, rows.stop :] = lower[rows.stop :, rows].T
+        lower[rows] /= np.outer(scale[rows], scale)
+    return lower.T
 
 
 def is_positive(matrix: Real) -> bool:
