@@ -112,10 +112,10 @@ def _defect(
     element: Literal["puc", "heater", "port", "monitor"],
     number: int,
     text: str = "",
-    **facts: object,
+    **values: object,
 ) -> Defect:
     """Return a defect with the message of its kind, or with another one of :data:`DEFECT_TEXTS`."""
-    return Defect(kind, element, number, DEFECT_TEXTS[text or kind].format(**facts))
+    return Defect(kind, element, number, DEFECT_TEXTS[text or kind].format(**values))
 
 
 def heater_name(heater: int, channels: Sequence[int]) -> str:
@@ -252,8 +252,8 @@ def miswiring_defects(wiring: Miswiring, channels: Sequence[int]) -> tuple[Defec
     exchanged, defects = [(wiring.first, wiring.second), (wiring.second, wiring.first)], []
     for heater, other in exchanged[:1] if wiring.kind == SHARED else exchanged:
         name, other_name = heater_name(heater, channels), heater_name(other, channels)
-        facts: dict[str, Any] = {"channel": channels[heater], "other": channels[other]}
-        defects.append(_defect(wiring.kind, "heater", heater, name=name, other_name=other_name, **facts))
+        values: dict[str, Any] = {"channel": channels[heater], "other": channels[other]}
+        defects.append(_defect(wiring.kind, "heater", heater, name=name, other_name=other_name, **values))
     return tuple(defects)
 
 
@@ -316,8 +316,8 @@ def defects_from_fit(
             continue
         if smallest > _BALANCED_LEAK or largest < 1.0 - _BALANCED_LEAK:
             bar, cross = (-10.0 * np.log10(max(leak, 1e-9) / (1.0 - leak)) for leak in (smallest, 1.0 - largest))
-            facts: dict[str, Any] = {"least": smallest, "largest": largest, "bar": bar, "cross": cross}
-            defects.append(_defect("couplers off balance", "puc", puc, puc=puc, **facts))
+            values: dict[str, Any] = {"least": smallest, "largest": largest, "bar": bar, "cross": cross}
+            defects.append(_defect("couplers off balance", "puc", puc, puc=puc, **values))
         if not laws.any():
             coupling = smallest + (largest - smallest) * np.cos(alpha / 2.0) ** 2
             slope = 0.5 * (largest - smallest) * abs(np.sin(alpha))
@@ -340,10 +340,10 @@ def _weak_heaters(
         if not laws[arm].any() or reachable_rad[arm] >= _FRINGE_RAD:
             continue
         couplings = smallest + (largest - smallest) * np.cos(turned / 2.0) ** 2
-        facts: dict[str, Any] = {"reach": reachable_rad[arm] / np.pi, "max_ma": max_ma}
-        facts |= {"least": float(couplings.min()), "largest": float(couplings.max())}
+        values: dict[str, Any] = {"reach": reachable_rad[arm] / np.pi, "max_ma": max_ma}
+        values |= {"least": float(couplings.min()), "largest": float(couplings.max())}
         is_covered = reachable_rad[1 - arm] >= _FRINGE_RAD
         rest = "the other arm sets all couplings" if is_covered else "couplings outside are refused"
         heater, name = 2 * puc + arm, heater_name(2 * puc + arm, channels)
-        defects.append(_defect("weak heater", "heater", heater, heater=name, rest=rest, **facts))
+        defects.append(_defect("weak heater", "heater", heater, heater=name, rest=rest, **values))
     return defects

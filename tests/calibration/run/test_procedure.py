@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -345,6 +347,7 @@ def test_a_bench_in_the_dark_is_refused_with_counts() -> None:
 
 def test_light_that_no_fit_has_seen_decides_about_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     light: list[HeldOut] = []
+    dark: Any = SimpleNamespace(survey=SimpleNamespace(sources=()))
 
     def read(logbook: Logbook, *_: object) -> Verification:
         logbook.measure(np.zeros(2 * logbook.mesh.n_pucs))
@@ -357,7 +360,7 @@ def test_light_that_no_fit_has_seen_decides_about_the_certificate(monkeypatch: p
         for sigma, widened, certified in ((1.2, 1.9, 1.0), (1.2, 2.1, 0.0), (1.3, 1.0, 0.0)):
             light[:] = [HeldOut(0, "states", 1, port, -20.0, 0.5, 0.01, sigma) for port in range(200)]
             run.quality |= {"fit_certified": 1.0, "widened_loops": widened}
-            run._verify()
+            run._verify(dark, dark)
             assert run.quality["fit_certified"] == certified
     assert len(run.faults) == 2
     for reason, where in zip(run.faults, ("held-out settings", "bar and cross states"), strict=True):
