@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import os
+import re
 import socket
 import subprocess
 from collections.abc import Sequence
@@ -53,8 +54,10 @@ def check(found: list[Rehearsal]) -> None:
             assert at_ms == sorted(at_ms)
             assert all(milestone.source.startswith(("measured", "emulated: ")) for milestone in trial)
     detected = {each.fault: next(m for m in each.trials[0] if m.name == "detected").source for each in found}
-    for fault, words in (("light", "light"), ("kill", "control connection"), ("freeze", "no beat")):
-        assert words in detected.get(fault, words), "every process beats when light is lost"
+    # On a busy machine the kernel may take longer to close the connections of a killed process than a beat is missed.
+    sources = {"light": "light", "kill": "control connection|no beat", "freeze": "no beat"}
+    for fault, source in detected.items():
+        assert re.search(sources.get(fault, ""), source), f"{fault} was detected by {source}"
 
 
 def test_a_job_over_pairs_of_sockets_survives_every_fault_bit_for_bit() -> None:
