@@ -23,7 +23,7 @@ from calibration.fit.bound import fit_bound
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
 from calibration.fit.global_fit import MAX_ROUNDS, FitResult, Round
 from calibration.fit.phase_search import SearchPlan, is_same_valley_from_other_search
-from calibration.fit.stated_errors import MAX_ERROR_FACTOR, with_common_law_error
+from calibration.fit.stated_errors import with_common_law_error
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db, losses_from_levels_db
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.heater_resistance import measure_resistances
@@ -490,13 +490,6 @@ class Calibration:
 
         ``verified`` are results, with the number of each setting in the logbook.
         """
-        widened = max((factor for name, factor in self.quality.items() if name.startswith("widened_")), default=1.0)
-        basic, numbers = verified[0]
-        if widened > MAX_ERROR_FACTOR and basic.is_wrong(guessed=True) and self._is_verification_wrong(numbers):
-            # The standard errors are a guess, so only the tolerance counts, for the basic settings together.
-            self.faults.append(f"{NOT_CERTIFIED}{basic.description()}")
-            self.quality["fit_certified"] = 0.0
-            return
         measured, wrong = set[Use](), dict[Kind, str]()
         for verification, numbers in verified:
             for kind, regime in REGIMES.items():
@@ -504,7 +497,7 @@ class Calibration:
                 settings = numbers[sorted({result.setting for result in part.results})]
                 measured |= set(regime.uses) if part.results else set()
                 # Drift after the fit makes every prediction wrong and is reported as drift; the record may be right.
-                if part.is_wrong(guessed=False) and self._is_verification_wrong(settings):
+                if part.is_wrong and self._is_verification_wrong(settings):
                     wrong[kind] = part.description(regime.description)
         # A use that no regime shows stands on the others.
         withheld = {use for kind in wrong for use in REGIMES[kind].uses} | (set(USES) - measured if wrong else set())

@@ -100,13 +100,12 @@ class Verification:
         """Mean squared error over squared standard error: 1 if the standard errors are correct."""
         return float(np.mean(np.square([result.error_sigma for result in self.results])))
 
-    def is_wrong(self, *, guessed: bool) -> bool:
-        """Return whether the light deviates by more than the tolerance and the standard errors.
-
-        If the standard errors are ``guessed`` (unreliable), only the tolerance counts.
-        """
-        exceeds_tolerance = bool(self.results) and self.excess_db > TOLERANCE_DB
-        return exceeds_tolerance and (guessed or self.chi2 > max(_EXPLAINED_CHI2, _largest_chi2(len(self.results))))
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the light deviates by more than the tolerance and the standard errors."""
+        if not self.results or self.excess_db <= TOLERANCE_DB:
+            return False
+        return self.chi2 > max(_EXPLAINED_CHI2, _largest_chi2(len(self.results)))
 
     @property
     def settings(self) -> int:

@@ -38,7 +38,7 @@ def test_a_true_record_predicts_the_light_in_every_regime() -> None:
     found, numbers = verify_regimes(probe, true_record(probe), seed=1)
     assert {result.kind for result in found.results} == set(MEASURED)
     for kind in MEASURED:
-        assert not found.of(kind).is_wrong(guessed=False), kind
+        assert not found.of(kind).is_wrong, kind
     assert len(numbers) == len(probe.settings) == regime_settings(probe.mesh, len(SOURCES), len(probe.alive))
 
 
@@ -97,7 +97,7 @@ def test_a_wrong_law_shows_with_its_heater_alone() -> None:
     worst = max(found.of("single").results, key=lambda result: abs(result.error_sigma))
     assert abs(worst.error_sigma) > 5.0
     assert np.flatnonzero(probe.settings[worst.setting]).tolist() == [2 * WRONG_PUC]
-    assert not found.of("cold").is_wrong(guessed=False)
+    assert not found.of("cold").is_wrong
 
 
 def _results(wrong: Sequence[Kind]) -> Verification:

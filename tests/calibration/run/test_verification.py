@@ -84,8 +84,8 @@ def worst(found: Verification) -> HeldOut:
 
 def test_a_few_readings_may_scatter_more_than_many() -> None:
     few, many = (tuple(HeldOut(n, "hot", 1, 2, -20.0, 0.5, 0.01, 1.5) for n in range(count)) for count in (6, 200))
-    assert not Verification(few).is_wrong(guessed=False)
-    assert Verification(many).is_wrong(guessed=False)
+    assert not Verification(few).is_wrong
+    assert Verification(many).is_wrong
 
 
 # A true record -------------------------------------------------------------------------------------------------------
@@ -300,16 +300,16 @@ def test_the_figures_are_root_mean_squares() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error_db", "sigma", "guessed", "wrong"),
-    [(0.5, 1.2, False, False), (0.5, 1.3, False, True), (0.05, 3.0, True, False), (0.5, 1.2, True, True)],
-    ids=["as the record says of itself", "more than it says", "within tolerance", "as a guess lets expect"],
+    ("error_db", "sigma", "wrong"),
+    [(0.5, 1.2, False), (0.5, 1.3, True), (0.05, 3.0, False)],
+    ids=["as the record says of itself", "more than it says", "within tolerance"],
 )
 def test_light_is_wrong_where_it_is_off_by_more_than_the_record_says_of_itself(
-    error_db: float, sigma: float, guessed: bool, wrong: bool
+    error_db: float, sigma: float, wrong: bool
 ) -> None:
     results = tuple(HeldOut(setting, "states", 1, 2, -20.0, error_db, 0.01, sigma) for setting in range(200))
-    assert Verification(results).is_wrong(guessed=guessed) == wrong
-    assert not Verification(()).is_wrong(guessed=guessed)
+    assert Verification(results).is_wrong == wrong
+    assert not Verification(()).is_wrong
 
 
 # Tolerance asked for -------------------------------------------------------------------------------------------------
