@@ -130,20 +130,16 @@ def mesh_svg(
         ConfigError: A path does not follow the light in these states, a failed or unlit PUC does not exist, the field
             has the wrong shape or contains NaN, or values name elements that do not exist.
     """
-    states = states or {}
     _check_marks(mesh, values, failed=failed, unlit=unlit)
-    field = None if field_db is None else checked_field_db(mesh, field_db)
-    marks = _Marks(
-        states, set(failed), set(parked), set(unlit), set(mesh.fibre_ports if fibres is None else fibres), values,
-        heater_channels,
-    )  # fmt: skip
-    circuits = [_follow(mesh, index, path, states) for index, path in enumerate(paths)]
+    fibres = set(mesh.fibre_ports if fibres is None else fibres)
+    marks = _Marks(states or {}, set(failed), set(parked), set(unlit), fibres, values, heater_channels)
+    circuits = [_follow(mesh, index, path, marks.states) for index, path in enumerate(paths)]
     page = PageLayout(mesh, [(port, _name_width(name)) for circuit in circuits for port, name in circuit.ends])
     explanations, height = _explain(mesh, page, marks, circuits)
     parts = [
         *_opening(page.width, height, title or f"Mesh {mesh.label}", _description(mesh, circuits)),
         *_joints(mesh, page, marks),
-        *(() if field is None else _field(mesh, page, field, field_range_db)),
+        *(() if field_db is None else _field(mesh, page, checked_field_db(mesh, field_db), field_range_db)),
         *_cells(mesh, page, marks),
         *(() if values is None else value_figures(mesh, page, values)),
         *_lines(mesh, page, circuits),
