@@ -18,7 +18,7 @@ from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, Prior
 from calibration.model.space import ParameterSpace
-from calibration.model.symmetric import inverse_of, scale_of
+from calibration.model.symmetric import Sparse, diagonal, inverse_of, scale_of
 
 Real = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class Bound:
     space: ParameterSpace
     free: NDArray[np.bool_]
     information: Real
-    prior_information: Real
+    prior_information: Sparse
     reachable_rank: int | None = None
 
     @cached_property
@@ -122,7 +122,7 @@ class Bound:
     def set_by_prior(self) -> NDArray[np.bool_]:
         """Return which parameters are determined mostly by the prior, shape ``(size,)`` (docs/calibration.md, 1.3)."""
         variance = np.diag(self.covariance())[self.free]
-        certain = np.diag(self.prior_information) * variance
+        certain = self.prior_information.diagonal() * variance
         result = np.zeros(self.space.size, dtype=np.bool_)
         result[self.free] = certain > _SET_BY_PRIOR
         return result
@@ -164,7 +164,7 @@ def plan_bound(
     expected = replace(plan, reading_ma=predicted_ma, saturated=np.zeros_like(plan.saturated), late=None)
     likelihood = Likelihood(expected, noise, drift=drift or SettingDrift())
     equations = normal_equations(model.with_double_precision(), parameters, likelihood, mask)
-    inner = np.zeros_like(equations.information) if prior is None else prior.information(mask)
+    inner = diagonal(np.zeros(len(equations.gradient))) if prior is None else prior.information(mask)
     return Bound(model.space, mask, equations.information, inner)
 
 

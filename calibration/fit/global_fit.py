@@ -26,7 +26,7 @@ from calibration.model.normal_equations import (
 )
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, PHASE_GROUPS, Prior, modulo_a_turn
-from calibration.model.symmetric import inverse_of, scale_of, solved
+from calibration.model.symmetric import Sparse, inverse_of, scale_of, solved
 from calibration.model.work import solution_work
 
 Real = NDArray[np.float64]
@@ -111,7 +111,7 @@ class FitResult:
     vector: Real
     free: NDArray[np.bool_]
     information: Real
-    prior_information: Real
+    prior_information: Sparse
     converged: bool
     discrepancy: float
     chi2_per_reading: float

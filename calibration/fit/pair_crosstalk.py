@@ -30,7 +30,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import Single, information_of
 from calibration.model.physics import MAX_PAIRS, PairDirections
 from calibration.model.space import LAW_TERMS
-from calibration.model.symmetric import is_positive, scale_of, solved
+from calibration.model.symmetric import Sparse, diagonal, is_positive, scale_of, solved
 from calibration.model.work import CHOOSE_PAIRS_WORK, SCORE_PAIRS_WORK, UNFITTED_PAIRS_WORK, pairs_work
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
@@ -121,7 +121,7 @@ class Pairs:
         return (slice(first, first + _PART) for first in range(0, len(self._heat), _PART))
 
     def score(
-        self, prior_information: Real, prior_slope: Real, other_effects: Placed, share: float
+        self, prior_information: Sparse, prior_slope: Real, other_effects: Placed, share: float
     ) -> tuple[RowScore, Real | None]:
         """Score the best-determined combinations of pair crosstalk, together with other effects.
 
@@ -134,19 +134,19 @@ class Pairs:
         Returns:
             The score, and the predicted change of all parameters if all these effects are fitted.
         """
+        from scipy.sparse import block_diag
+
         extra_physics = np.concatenate(
             [np.zeros(0, np.int64), *(parameter_numbers(group) for group, _ in other_effects)]
         )
         halves, slopes = self._pass.halves(extra_physics)
-        derivatives = self._rows[:, np.concatenate([np.arange(self._n), self._n + extra_physics])]
+        derivatives = self._rows[:, : self._n]
+        if len(extra_physics):
+            derivatives = self._rows[:, np.concatenate([np.arange(self._n), self._n + extra_physics])]
         n = derivatives.shape[1]
-        prior = np.zeros((n, n))
-        prior[: self._n, : self._n] = prior_information
-        first = self._n
-        for group, width in other_effects:
-            size = group.stop - group.start
-            prior[np.arange(first, first + size), np.arange(first, first + size)] = width**-2.0
-            first += size
+        widths = [np.full(group.stop - group.start, width) for group, width in other_effects]
+        others = diagonal(np.concatenate([np.zeros(0), *widths]) ** -2.0)
+        prior = block_diag([prior_information, others], format="csr") if len(extra_physics) else prior_information
         information = halves[0] + halves[1] + prior
         elimination = _elimination_matrix(information, derivatives)
         # If a fit does not explain its readings, the slopes cannot be compared with noise.
@@ -175,7 +175,7 @@ class Pairs:
             step = predicted_step(equations.halves, placed, prior, prior_slope, share)
         return replace(
             score,
-            shift=lambda: score.excluded_effect[: len(prior_information)],
+            shift=lambda: score.excluded_effect[: self._n],
             pairs=PairDirections(self._curve, np.asarray(basis[:, :, observable])),
         ), step
 
@@ -206,7 +206,7 @@ class Pairs:
     def _halves(self) -> list[NDArray[np.bool_]]:
         return [np.repeat(self._pass.half == half, self._misfit.shape[1]) for half in (0, 1)]
 
-    def best(self, before: PairDirections, prior_information: Real, width: float, share: float) -> PairDirections:
+    def best(self, before: PairDirections, prior_information: Sparse, width: float, share: float) -> PairDirections:
         """Return the best-determined combinations of pair crosstalk.
 
         ``before`` are the best combinations for fewer settings. ``prior_information`` is the prior information about
@@ -217,7 +217,7 @@ class Pairs:
         basis, columns = self._directions(elimination, before.vectors)
         return PairDirections(self._curve, np.asarray(basis[:, :, _observable(columns, width, share)]))
 
-    def _total_information(self, prior_information: Real) -> Real:
+    def _total_information(self, prior_information: Sparse) -> Real:
         first, second = self._pass.information
         information: Real = first + second + prior_information
         return information
@@ -274,7 +274,7 @@ class Pairs:
         return np.asarray(basis @ best, np.float32), (all_light @ best).astype(np.float64)
 
     def unfitted_effect(
-        self, fitted: PairDirections, width: float, likelihood: Likelihood, prior_information: Real, share: float
+        self, fitted: PairDirections, width: float, likelihood: Likelihood, prior_information: Sparse, share: float
     ) -> Tail:
         """Return the effect of pair crosstalk that is not fitted on the fitted parameters.
 
@@ -294,7 +294,7 @@ class Pairs:
         variance_ma2 = likelihood.sigma_ma(0.0) ** 2
         unmodelled_ma2 = np.zeros_like(variance_ma2) if likelihood.unmodelled_ma2 is None else likelihood.unmodelled_ma2
         unmodelled = np.sqrt(unmodelled_ma2 / variance_ma2).astype(np.float32)
-        information = np.zeros_like(prior_information)
+        information = np.zeros_like(information)
         for part in self._parts() if unmodelled.any() else ():
             weighted = self._pass.rows[part][..., : self._n] * unmodelled[part][..., None]
             information += information_of(weighted.astype(np.float64))

@@ -18,7 +18,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import Single, information_of, white_rows
 from calibration.model.physics import PHYSICS, ROWS, PairDirections, Physics
 from calibration.model.space import ParameterSpace
-from calibration.model.symmetric import inverse_of, root_of, solved, subtract_product
+from calibration.model.symmetric import Sparse, inverse_of, root_of, solved, subtract_product
 
 Real = NDArray[np.float64]
 
@@ -119,8 +119,7 @@ class Equations:
 
 def joined(main: Real, across: Real, inner: Real) -> Real:
     """Return the information of P fitted and m effect parameters, shape ``(P + m, P + m)``."""
-    information: Real = np.block([[main, across], [across.T, inner]])
-    return information
+    return np.block([[main, across], [across.T, inner]]) if inner.size else main
 
 
 class Pass:
@@ -221,13 +220,13 @@ class Selection:
     def __init__(
         self,
         equations: Equations,
-        prior_information: Real,
+        prior_information: Sparse,
         prior_slope: Real,
         places: Mapping[str, slice],
         share: float,
     ) -> None:
         self._halves, self._prior_information, self._prior_slope = equations.halves, prior_information, prior_slope
-        self._share, self._places, n = share, places, len(prior_information)
+        self._share, self._places, n = share, places, len(prior_slope)
         right = np.column_stack([equations.across, equations.slope[:n] - prior_slope])
         following = solved(equations.main[0] + equations.main[1] + prior_information, right)
         slope: Real = equations.slope[n:] - equations.across.T @ following[:, -1]
@@ -323,7 +322,7 @@ class Selection:
 def predicted_step(
     halves: Callable[[NDArray[np.int64]], Halves],
     effects: Placed,
-    prior_information: Real,
+    prior_information: Sparse,
     prior_slope: Real,
     share: float,
 ) -> Real:
@@ -338,8 +337,8 @@ def predicted_step(
     """
     numbers = np.concatenate([np.zeros(0, np.int64), *(parameter_numbers(group) for group, _ in effects)])
     (first, second), (slope, other_slope) = halves(numbers)
-    information, n = first + second, len(prior_information)
-    information[:n, :n] += prior_information
+    information, n = first + second, len(prior_slope)
+    information[:n, :n] = information[:n, :n] + prior_information
     widths = np.concatenate([np.zeros(0), *(np.full(group.stop - group.start, width) for group, width in effects)])
     effect = np.arange(n, len(information))
     information[effect, effect] += share * widths**-2.0
@@ -481,7 +480,7 @@ class _CrossValidation:
         informations: tuple[Real, Real],
         slopes: tuple[Real, Real],
         half: int,
-        prior_information: Real,
+        prior_information: Sparse,
         prior_slope: Real,
     ) -> _CrossValidation:
         """Return the cross-validation in which half ``half`` of the settings gives the values.
@@ -495,7 +494,7 @@ class _CrossValidation:
             prior_information: Information of the prior of the chip model's parameters.
             prior_slope: Gradient of the prior at the fit; each half has half of the prior.
         """
-        n, information, test_information = len(prior_information), informations[half], informations[1 - half]
+        n, information, test_information = len(prior_slope), informations[half], informations[1 - half]
         slope, test_slope = slopes[half], slopes[1 - half]
         right = np.column_stack([information[:n, n:], slope[:n] - 0.5 * prior_slope])
         following = solved(information[:n, :n] + 0.5 * prior_information, right)

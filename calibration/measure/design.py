@@ -16,6 +16,7 @@ from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PHASE_GROUPS, Prior, modulo_a_turn
 from calibration.model.space import LAW_TERMS, ParameterSpace
+from calibration.model.symmetric import Sparse
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.topology import MeshTopology
 
@@ -147,11 +148,13 @@ class Designer:
         self._times = times or HardwareTimes()
         self._groups = [self._free_in_group(name, wanted) for name in PHASE_GROUPS]
         self._wanted = np.concatenate(self._groups)
+        # An unobservable phase is still known modulo a turn; an infinite variance would hide everything else.
+        known = modulo_a_turn(prior.information(mask), model.space.mask(PHASE_GROUPS)[self._free])
         # With several lasers only frequency differences are observable. The mean is fixed; otherwise every setting
         # would seem to measure a phase that no setting can.
-        prior_information = at_mean_frequency(model.space, mask, prior.information(mask))
+        prior_information = at_mean_frequency(model.space, mask, known)
         # Single precision is enough to compare candidates and halves the memory traffic.
-        self._root = _root(prior_information, model.space.mask(PHASE_GROUPS)[self._free]).astype(np.float32)
+        self._root = _root(prior_information).astype(np.float32)
 
     def _free_in_group(self, name: str, wanted: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         place = self._model.space.group(name)
@@ -284,7 +287,7 @@ class Designer:
         self._root -= (self._root @ projected.T) @ (shrunk @ projected)
 
 
-def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], information: Real) -> Real:
+def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], information: Real | Sparse) -> Real:
     """Return the information about the free parameters, ``(P, P)``, as if the mean source frequency were known.
 
     With several lasers, only frequency differences are observable.
@@ -293,14 +296,12 @@ def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], informatio
     return information + np.outer(mean, mean) / _MEAN_HZ**2
 
 
-def _root(information: Real, phases: NDArray[np.bool_]) -> Real:
+def _root(information: Real) -> Real:
     """Return the root R of a covariance R·Rᵀ.
 
     Combinations that no setting determines keep a large but finite variance.
     """
-    # An unobservable phase is still known modulo a turn; an infinite variance would hide everything else.
-    total = modulo_a_turn(information, phases)
-    power = np.diag(total)
-    total = total + np.diag(np.where(power > 0.0, _ROUNDING * power, 1.0))
+    power = np.diag(information)
+    total = information + np.diag(np.where(power > 0.0, _ROUNDING * power, 1.0))
     scale = np.sqrt(np.diag(total))
     return np.ascontiguousarray((np.linalg.inv(np.linalg.cholesky(total / np.outer(scale, scale))) / scale).T)

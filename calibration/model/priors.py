@@ -11,6 +11,7 @@ from calibration.model.device_under_test import PUC_LOSS_DB, DeviceUnderTest
 from calibration.model.nominal_heaters import PUBLISHED_HEATERS, NominalHeaters
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import LAW_TERMS, ParameterSpace
+from calibration.model.symmetric import Sparse, diagonal
 from lumion_hw.errors import ConfigError
 
 Real = NDArray[np.float64]
@@ -23,18 +24,19 @@ class Prior:
     Attributes:
         mean: Shape ``(size,)``.
         sigma: Shape ``(size,)``; infinite if nothing is known.
-        precision: Shape ``(size, size)``; inverse covariance that replaces ``sigma``, if given.
+        precision: Shape ``(size, size)``; inverse covariance that replaces ``sigma``, if given. Sparse or dense.
     """
 
     mean: Real
     sigma: Real
-    precision: Real | None = None
+    precision: Sparse | Real | None = None
 
-    def information(self, free: NDArray[np.bool_]) -> Real:
-        """Return the inverse covariance of the free parameters, with the others fixed."""
+    def information(self, free: NDArray[np.bool_]) -> Sparse:
+        """Return the inverse covariance of the free parameters, with the others fixed; sparse unless given dense."""
+        places = np.flatnonzero(free)
         if self.precision is not None:
-            return self.precision[np.ix_(free, free)]
-        return np.diag(self.sigma[free] ** -2.0)
+            return self.precision[np.ix_(places, places)]
+        return diagonal(self.sigma[places] ** -2.0)
 
     def moved(self, groups: dict[str, float], space: ParameterSpace) -> Prior:
         """Return the prior with other standard deviations for some groups."""
@@ -45,25 +47,27 @@ class Prior:
 
     def with_physics(self, space: ParameterSpace) -> Prior:
         """Return the prior for a parameter space with additional effects of mean zero."""
+        from scipy.sparse import block_diag
+
         plain = slice(0, space.plain)  # additional physics comes last in the vector
         mean, sigma = np.zeros(space.size), space.vector(dict(space.physics.widths))
         mean[plain], sigma[plain] = self.mean[plain], self.sigma[plain]
         if self.precision is None:
             return Prior(mean, sigma)
-        precision = np.diag(sigma**-2.0)
-        precision[plain, plain] = self.precision[plain, plain]
-        return Prior(mean, sigma, precision)
+        added = diagonal(sigma[space.plain :] ** -2.0)
+        return Prior(mean, sigma, block_diag([self.precision[plain, plain], added], format="csr"))
 
     def anchored(self, name: str, space: ParameterSpace, sigma: float) -> Prior:
         """Return the prior with standard error ``sigma`` for the mean of a group; the spread around the mean stays.
 
         Used for the mean source frequency, which cannot be observed.
         """
-        precision = np.diag(self.sigma**-2.0) if self.precision is None else self.precision.copy()
-        where = space.group(name)
+        from scipy.sparse import csr_array
+
+        precision = diagonal(self.sigma**-2.0) if self.precision is None else self.precision
         # A rank-one term for the common value leaves the differences unchanged.
-        precision[where, where] += 1.0 / ((where.stop - where.start) * sigma) ** 2
-        return Prior(self.mean, self.sigma, precision)
+        mean = csr_array(space.mask((name,))[:, None] / (np.count_nonzero(space.mask((name,))) * sigma))
+        return Prior(self.mean, self.sigma, precision + mean @ mean.T)
 
 
 PRIOR_SIGMA: dict[str, float] = {
@@ -106,10 +110,9 @@ _MEASURED_SHARE, _MIN_MEASURED = 0.5, 4
 _REFERENCE_HZ = 1e5
 
 
-def modulo_a_turn(information: Real, phases: NDArray[np.bool_]) -> Real:
-    """Add to an information matrix, ``(P, P)``, that every phase lies within a turn (standard error π)."""
-    total: Real = information + np.diag(np.where(phases, 1.0 / np.pi**2, 0.0))
-    return total
+def modulo_a_turn(information: Sparse, phases: NDArray[np.bool_]) -> Sparse:
+    """Add to the information of a prior, ``(P, P)``, that every phase lies within a turn (standard error π)."""
+    return information + diagonal(np.where(phases, 1.0 / np.pi**2, 0.0))
 
 
 def default_prior(

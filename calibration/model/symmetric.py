@@ -5,10 +5,14 @@ Parameter units from rad to Hz span twenty decades.
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
 Real = NDArray[np.float64]
+Sparse: TypeAlias = Any
+"""A ``scipy.sparse.csr_array``, such as the information of a prior. Its stubs do not cover sums with dense matrices."""
 
 MIN_EIGENVALUE_FRACTION = 1e-14
 """Largest eigenvalue of a scaled matrix that counts as zero."""
@@ -19,6 +23,13 @@ def scale_of(matrix: Real) -> Real:
     """Return the square roots of the diagonal, shape ``(P,)``; 1 where it is zero."""
     root = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     return np.where(root > 0.0, root, 1.0)
+
+
+def diagonal(values: Real) -> Sparse:
+    """Return the matrix with this diagonal."""
+    from scipy.sparse import diags_array
+
+    return diags_array(values).tocsr()
 
 
 def inverse_of(matrix: Real, min_fraction: float = MIN_EIGENVALUE_FRACTION) -> Real:

@@ -25,7 +25,7 @@ from calibration.model.likelihood import Likelihood, SettingDrift
 from calibration.model.observations import NoiseModel, select_monitors
 from calibration.model.priors import Prior
 from calibration.model.space import space_from_record
-from calibration.model.symmetric import inverse_of
+from calibration.model.symmetric import Sparse, inverse_of
 from calibration.record.conversion import build_record, dark_by_port_ma, model_of_record, origin_from_record
 from calibration.run.blas_threads import one_blas_thread
 from calibration.run.bootstrap import Progress
@@ -343,7 +343,7 @@ class _MatrixRun:
         added[self._space.mask(("source_db",))] = _UNKNOWN_SOURCE_DB**2
         return prior_of(self._posterior.vector, self._posterior.matrix + np.diag(added), self._posterior.free)
 
-    def _covariance(self, fit: FitResult, prior_information: Real) -> Real:
+    def _covariance(self, fit: FitResult, prior_information: Sparse) -> Real:
         covariance = np.zeros((self._space.size, self._space.size))
         covariance[np.ix_(fit.free, fit.free)] = inverse_of(fit.information + prior_information)
         return covariance

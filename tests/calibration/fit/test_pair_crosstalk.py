@@ -78,7 +78,7 @@ def test_noise_alone_leaves_no_combination_of_parameters_with_a_larger_error() -
 def test_pairs_cannot_deviate_from_a_crosstalk_of_zero() -> None:
     pairs, _, _, fit, prior = _pairs()
     pairs._curve = np.zeros_like(pairs._curve)
-    score, step = pairs.score(prior, np.zeros(len(prior)), (), 1.0)
+    score, step = pairs.score(prior, np.zeros(prior.shape[0]), (), 1.0)
     assert step is None
     assert not score.is_supported_by_data
     assert not (score.excluded_effect @ score.excluded_effect.T).any()

@@ -32,7 +32,7 @@ def test_a_tied_mean_leaves_differences_as_unknown_as_they_were(recorded: Calibr
     space = space_from_record(recorded.record)
     prior = default_prior(space, parameters_from_record(recorded.record)).anchored("source_detuning_hz", space, 1e5)
     free = space.mask(("source_detuning_hz",))
-    covariance, n = np.linalg.inv(prior.information(free)), int(free.sum())
+    covariance, n = np.linalg.inv(prior.information(free).toarray()), int(free.sum())
     # Independent 12 GHz each, and their mean measured to 100 kHz: 1/var = n/σ² + 1/σ_mean².
     assert np.isclose(covariance.sum() / n**2, 1.0 / (n / 12e9**2 + 1.0 / 1e5**2), rtol=1e-6)
     assert np.isclose(covariance[0, 0] + covariance[1, 1] - 2.0 * covariance[0, 1], 2.0 * 12e9**2, rtol=1e-6)
