@@ -1,4 +1,8 @@
-"""Ageing of the heaters during a run, from settings that are measured at its start and again at its end."""
+"""Changes of heaters during a run.
+
+Ageing of all heaters shows in settings that are measured at the start of a run and again at its end, and single heaters
+that change, such as those with a loose contact, in the residuals of a fit.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,17 @@ from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 
 Real = NDArray[np.float64]
+Single = NDArray[np.float32]
 
 # Relative step of all heater phases for the derivative.
 _STEP = 1e-4
 # Standard errors above which a change counts.
 _MIN_SIGMA = 4.0
+# Number of parts of a run between which a single heater is compared.
+_PARTS = 8
+# A heater is unsteady if its squared change between the parts is so many times that of most heaters. With noise alone,
+# one heater in 300,000 is.
+_UNSTEADY, _MOST = 4.0, 0.8
 
 
 @dataclass(frozen=True)
@@ -67,3 +77,40 @@ def measure_phase_change(
     relative = float((slope * change).sum()) / information
     chi2 = float(((change - relative * slope) ** 2).sum()) / freedom
     return PhaseChange(relative, float(np.sqrt(max(chi2, 1.0) / information)))
+
+
+def find_unsteady_heaters(misfit: Real, by_phase: Single, own_rad: Real) -> dict[int, float]:
+    """Return the heaters whose phase at equal power changed during a run, with the largest relative change of each.
+
+    Of the heaters of a PUC only the one that changed most counts: the other one may seem to change with it.
+
+    Args:
+        misfit: Shape ``(settings, monitors)``; residuals of a fit in units of noise, in the order of the run.
+        by_phase: Shape ``(settings, monitors, waveguides)``; derivatives of the readings by phases, arms first.
+        own_rad: Shape ``(settings, heaters)``; phase of every arm due to its own heater.
+    """
+    parts = [part for part in np.array_split(np.arange(len(misfit)), _PARTS) if len(part)]
+    slope, information = np.zeros((2, len(parts), own_rad.shape[1]))
+    for number, part in enumerate(parts):
+        by_change = by_phase[part, :, : own_rad.shape[1]] * own_rad[part, None]
+        slope[number] = np.tensordot(misfit[part], by_change, 2)
+        information[number] = (by_change**2).sum(axis=(0, 1))
+    total = information.sum(axis=0)
+    mean = np.divide(slope.sum(axis=0), total, out=np.zeros_like(total), where=total > 0.0)
+    relative = np.divide(slope, information, out=np.zeros_like(slope), where=information > 0.0) - mean
+    chi2 = (relative**2 * information).sum(axis=0)
+    usual = float(np.quantile(chi2[total > 0.0], _MOST)) if (total > 0.0).any() else 0.0
+    clear = np.abs(relative) * np.sqrt(information) > _MIN_SIGMA
+    worst = chi2 == np.repeat(chi2.reshape(-1, 2).max(axis=1), 2)
+    return {
+        int(heater): float(np.abs(relative[clear[:, heater], heater]).max())
+        for heater in np.flatnonzero(worst & (chi2 > _UNSTEADY * usual) & clear.any(axis=0))
+    }
+
+
+def describe_unsteady_heater(name: str, relative: float) -> str:
+    """Return a sentence about a heater that changed during the run."""
+    return (
+        f"{name}: its phase at equal power changed by up to {100.0 * abs(relative):.2f} % during the run; the error of "
+        "its law includes this change. Check the contact of this channel"
+    )

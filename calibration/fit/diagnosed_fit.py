@@ -42,7 +42,15 @@ from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.normal_equations import drift_at, mean_squared_residual
 from calibration.model.observations import Observations, positions_in_run, replace_end
 from calibration.model.parameters import MeshParameters
-from calibration.model.physics import BOTH_ARMS, BOTH_ARMS_SCATTER, LAW_DEVIATION, PHYSICS, ROWS, Physics
+from calibration.model.physics import (
+    BOTH_ARMS,
+    BOTH_ARMS_SCATTER,
+    LAW_DEVIATION,
+    PHYSICS,
+    ROWS,
+    SLOW_CROSSTALK,
+    Physics,
+)
 from calibration.model.priors import COUPLER_GROUPS, Prior
 from calibration.model.space import LAW_TERMS
 from calibration.model.work import ADD_EFFECT_WORK, derivatives_work
@@ -269,7 +277,8 @@ class FaultDiagnosis:
         diagnosed = self.with_physics(diagnosed.physics)._try_coupler_signs(diagnosed)
         diagnosed = self.with_physics(diagnosed.physics)._follow_measured_drift(diagnosed)
         diagnosed = self.with_physics(diagnosed.physics)._finish_fit(diagnosed)
-        before, scores, is_overdrawn = diagnosed, self._score_needed_rows(diagnosed), False
+        diagnosed, is_overdrawn = self._count_unsteady_heaters(diagnosed), False
+        first, scores = diagnosed.physics, self._score_needed_rows(diagnosed)
         while scores.chosen:
             rows = scores.chosen
             if not self.with_physics(diagnosed.physics)._has_work_for_rows():
@@ -282,25 +291,25 @@ class FaultDiagnosis:
             scores = self._score_needed_rows(diagnosed)
         if (usual := self.with_physics(diagnosed.physics)._try_without_rare_rows(diagnosed)) is not diagnosed:
             diagnosed, scores = usual, self._score_needed_rows(usual)
-        if (
-            diagnosed.physics is not before.physics
-            and diagnosed.trajectories is not None
-            and not self.model.work.is_used_up
-        ):
+        if diagnosed.physics is not first and diagnosed.trajectories is not None and not self.model.work.is_used_up:
             # Missing physics may have been mistaken for drift, so the drift is determined once more.
-            diagnosed = self.with_physics(diagnosed.physics)._correct_causes(replace(diagnosed, followed=0))
+            diagnosis, diagnosed = self.with_physics(diagnosed.physics), replace(diagnosed, followed=0)
+            if SLOW_CROSSTALK in diagnosed.physics.widths:
+                # Late crosstalk and drift look alike: with a wrong drift, the time constants stay wrong.
+                diagnosed = diagnosis._refit(replace(diagnosed, trajectories=None, outliers=()))
+            diagnosed = diagnosis._correct_causes(diagnosed)
             scores = self._score_needed_rows(diagnosed)
         diagnosis = self.with_physics(diagnosed.physics)
-        if (
-            diagnosed.physics is not before.physics
-            and (other := diagnosis._try_other_branches(diagnosed)) is not diagnosed
-        ):
+        if diagnosed.physics is not first and (other := diagnosis._try_other_branches(diagnosed)) is not diagnosed:
             diagnosed, scores = other, self._score_needed_rows(other)
-        if diagnosed is not before:
+        if diagnosed.physics is not first:
             diagnosed = diagnosis._finish_fit(diagnosed)
             # Before the missing effects were added, the drift may have stood for them.
             if (followed := diagnosis._follow_measured_drift(diagnosed)) is not diagnosed:
                 diagnosed, scores = followed, diagnosis._score_needed_rows(followed)
+        if (counted := diagnosis._count_unsteady_heaters(diagnosed)) is not diagnosed:
+            diagnosed, diagnosis = counted, self.with_physics(counted.physics)
+            scores = diagnosis._score_needed_rows(counted)
         fit = diagnosis._fitting(diagnosed.likelihood, diagnosed.dead).stated(diagnosed.fit)
         by_signs = equivalent_solutions(diagnosis.model, diagnosed.likelihood, fit)
         errors = stated_errors(diagnosis.model.space, fit, scores, by_signs)
@@ -317,6 +326,17 @@ class FaultDiagnosis:
     def _has_work_for_rows(self) -> bool:
         derivatives = derivatives_work(self.model.space.size) * self.likelihood.target_ma.size
         return self.model.work.reaches(ADD_EFFECT_WORK * derivatives)
+
+    def _count_unsteady_heaters(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
+        """Count changes of single heaters during the run as noise of the readings that they affect."""
+        known = diagnosed.physics.unsteady
+        found = self.with_physics(diagnosed.physics)._scores(diagnosed).unsteady
+        if found.keys() <= known.keys() or self.model.work.is_used_up:
+            return diagnosed
+        _log.info("counting changes of heaters during the run as noise: %s", found)
+        physics = replace(diagnosed.physics, unsteady={**found, **known})
+        diagnosis = self.with_physics(physics)
+        return diagnosis._finish_fit(diagnosis._refit(replace(diagnosed, physics=physics)))
 
     def _finish_fit(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         inputs, fit = (diagnosed.fit.parameters, diagnosed.likelihood, diagnosed.dead), diagnosed.fit

@@ -11,12 +11,13 @@ each half of the settings confirms the values found from the other half.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.diagnose.heater_ageing import find_unsteady_heaters
 from calibration.fit.global_fit import FitResult
 from calibration.fit.heater_laws import HeaterLaws
 from calibration.fit.pair_crosstalk import Pairs, Tail
@@ -53,6 +54,7 @@ class Scores:
         tail: Errors due to pair crosstalk that is not fitted; ``None`` if no pairs are fitted.
         by_reading: Shape ``(N, M)``; squared residual of each setting at each monitor, relative to the noise.
         by_source: Shape ``(S,)``; mean squared residual of each source, relative to the noise.
+        unsteady: Relative change of the phases of heaters that changed during the run, by heater.
         step: Shape ``(P + k,)``; predicted change of the fitted parameters and of the k parameters of the chosen
             effects if these are added; ``None`` if not predicted.
     """
@@ -65,6 +67,7 @@ class Scores:
     tail: Tail | None
     by_reading: Real
     by_source: Real
+    unsteady: Mapping[int, float] = field(default_factory=dict)
     step: Real | None = None
 
     def predicted_vector(self, fit: FitResult, before: ParameterSpace, after: ParameterSpace) -> Real:
@@ -103,6 +106,8 @@ def score_rows(
     prior_slope = prior.information(fit.free) @ (fit.vector - prior.mean)[fit.free] * share
     prior_information = fit.prior_information * share
     pass_ = Pass(model, fit, thinned, small)
+    own_rad = model.heating.phases(fit.parameters, thinned.observations.currents_ma).own_rad
+    unsteady = find_unsteady_heaters(pass_.misfit, pass_.by_phase, own_rad)
     laws = HeaterLaws(model, fit, likelihood.observations.currents_ma.max(axis=0), pass_.places)
     selection = Selection(
         laws.at_constant_phase(pass_.equations()), prior_information, prior_slope, pass_.places, share
@@ -141,6 +146,7 @@ def score_rows(
         tail,
         pass_.misfit**2,
         np.array([_mean_square(pass_.misfit[thinned.observations.source == port]) for port in model.space.sources]),
+        unsteady,
         step,
     )
 

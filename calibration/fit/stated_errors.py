@@ -72,8 +72,6 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores, by_sign
         scores: Scores of the missing effects.
         by_signs: Shape ``(P, k)``; factor of the covariance due to solutions with the same light.
     """
-    from scipy.sparse import csr_array
-
     plain = fit.inverse
     total = plain + sum((row.excluded_effect @ row.excluded_effect.T for row in scores.rows), np.zeros_like(plain))
     if scores.tail is not None:
@@ -93,7 +91,7 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores, by_sign
     for name, value in unexplained.items():
         factor[_members_of(space, name, numbers)] = max(heater_phase if name in HEAT_GROUPS else value, 1.0)
     # Correlated residuals widen only the error that is due to readings, and not that due to the prior.
-    from_prior = plain @ (csr_array(fit.prior_information) @ plain)
+    from_prior = plain @ (fit.prior_information @ plain)
     total = from_prior + np.outer(factor, factor) * (total - from_prior) + by_signs @ by_signs.T
     growth = np.sqrt(np.diag(total) / np.maximum(np.diag(plain), 1e-300))
     widened = {
@@ -103,12 +101,22 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores, by_sign
     }
     # A factor from few monitors scatters: only what is above its scatter is an objection.
     unexplained = {name: value * significant[name] / factors[name] for name, value in unexplained.items()}
-    return StatedErrors(replace(fit, stated=total), widened, find_objections(space, fit, scores, unexplained))
+    doubts, fit, heaters = (
+        find_objections(space, fit, scores, unexplained),
+        replace(fit, stated=total),
+        np.arange(2 * space.mesh.n_pucs),
+    )
+    for heater, relative in space.physics.unsteady.items():
+        fit = with_law_error(space, fit, np.where(heaters == heater, relative, 0.0))
+    return StatedErrors(fit, widened, doubts)
 
 
-def with_common_law_error(space: ParameterSpace, fit: FitResult, relative: float) -> FitResult:
-    """Return the fit with an error that changes the phases of all heaters by the same share."""
-    change = relative * np.where(space.mask(LAW_TERMS), fit.vector, 0.0)[fit.free]
+def with_law_error(space: ParameterSpace, fit: FitResult, relative: Real) -> FitResult:
+    """Return the fit with an error that changes each heater's phase by its own share, ``(heaters,)``."""
+    change = np.zeros(space.size)
+    for term in LAW_TERMS:
+        change[space.group(term)] = relative * fit.vector[space.group(term)]
+    change = change[fit.free]
     return replace(fit, stated=(fit.inverse if fit.stated is None else fit.stated) + np.outer(change, change))
 
 

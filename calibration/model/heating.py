@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from calibration.model.observations import OWN_TAUS
 from calibration.model.parameters import MeshParameters
-from calibration.model.physics import BOTH_ARMS, BOTH_ARMS_SCATTER, LAW_POINTS, PairDirections, select_test_heaters
+from calibration.model.physics import (
+    BOTH_ARMS,
+    BOTH_ARMS_SCATTER,
+    LAW_POINTS,
+    SLOW_CROSSTALK,
+    PairDirections,
+    select_test_heaters,
+)
 from calibration.model.space import LAW_TERMS
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
@@ -24,7 +31,7 @@ Slopes = NDArray[np.floating[Any]]
 """Derivatives, in single or double precision."""
 DIRECTIONAL = ("crosstalk_directions", "crosstalk_sides")
 """Names of the effects that crosstalk depends on the direction: alike in opposite directions, and opposite in them."""
-LATE = ("slow_heat_share", "slow_crosstalk_share")
+LATE = ("slow_heat_share", SLOW_CROSSTALK)
 """Names of the effects that depend on the heat of earlier settings."""
 SAG = "supply_sag_share"
 """Name of the effect that all currents fall with the cube of the total current."""
@@ -120,7 +127,7 @@ class Heating:
         # The resistance rises with heat, and the law bends accordingly, so the own phase is proportional to the heat.
         # With the nominal resistance crosstalk would be wrong by 3 % (docs/decisions/0006).
         heat = self._mw_per_ma2 * (np.where(live, powers[0], 0.0) + bend_ma2) * parameters.heat_factor
-        if late is not None and (shares := parameters.extra_physics.get("slow_crosstalk_share")) is not None:
+        if late is not None and (shares := parameters.extra_physics.get(SLOW_CROSSTALK)) is not None:
             heat = heat + self._late_heat_mw(parameters, late) @ shares
         kernel = self.crosstalk(parameters)
         turned, by_own = _with_law_deviation(own, parameters.extra_physics.get("law_deviation"))
@@ -188,9 +195,9 @@ class Heating:
             per_rad = self.heat_mw_per_rad(parameters).astype(arm.dtype)
             by_own = _by_own(arm, heated) + self._by_heat(parameters, arm, joint) * per_rad
             by_effect = {name: by_own @ slopes.astype(arm.dtype) for name, slopes in own.items()}
-        if "slow_crosstalk_share" in names and heated.late is not None:
+        if SLOW_CROSSTALK in names and heated.late is not None:
             late_mw = self._late_heat_mw(parameters, heated.late).astype(arm.dtype)
-            by_effect["slow_crosstalk_share"] = self._by_heat(parameters, arm, joint) @ late_mw
+            by_effect[SLOW_CROSSTALK] = self._by_heat(parameters, arm, joint) @ late_mw
         for name in DIRECTIONAL:
             if name in names:
                 by_effect[name] = self._by_direction(name, parameters, heated.heat_mw, arm, joint)

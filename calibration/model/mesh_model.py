@@ -185,11 +185,11 @@ class MeshModel:
     def unmodelled_ma2(self, parameters: MeshParameters, observations: Observations) -> Real | None:
         """Return the variance of readings due to effects that are not fitted, ``(settings, monitors)``.
 
-        These are the crosstalk of single heaters to single waveguides, and deviations of heater laws from three terms.
-        ``None`` if the model includes neither.
+        These are the crosstalk of single heaters to single waveguides, deviations of heater laws from three terms, and
+        heaters that changed during the run. ``None`` if the model includes none of them.
         """
         physics = self.space.physics
-        if (pairs := physics.pairs) is None and not physics.law_deviation:
+        if (pairs := physics.pairs) is None and not physics.law_deviation and not physics.unsteady:
             return None
         variance = np.empty((len(observations), len(self._monitors)))
         heaters, waveguides = 2 * self.mesh.n_pucs, 2 * self.mesh.n_pucs + len(self.mesh.joints)
@@ -197,7 +197,9 @@ class MeshModel:
         heated = self.heating.phases(parameters, observations.currents_ma)
         # The part common to all settings is absorbed by the passive phases.
         heat_mw = heated.heat_mw - heated.heat_mw.mean(axis=0)
-        own2 = (LEFT_BY_LAW_TERMS * physics.law_deviation * heated.own_rad) ** 2
+        share = np.full(heaters, LEFT_BY_LAW_TERMS * physics.law_deviation)
+        share[list(physics.unsteady)] = list(physics.unsteady.values())
+        own2 = (share * heated.own_rad) ** 2
         for first in range(0, len(observations), _PAIRS_AT_ONCE):
             part = slice(first, first + _PAIRS_AT_ONCE)
             by_waveguide, _ = self.by_waveguides(parameters, observations[part])

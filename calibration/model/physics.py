@@ -48,6 +48,8 @@ class PhysicsRow:
     rare: bool = False
 
 
+SLOW_CROSSTALK = "slow_crosstalk_share"
+"""Name of the effect that a part of the crosstalk arrives late."""
 BOTH_ARMS = "both_arms_share"
 """Name of the effect that a heater warms the other arm of its PUC. The law of the heater is the phase difference of the
 arms; this share of it is added to both."""
@@ -58,7 +60,7 @@ LAW_DEVIATION = "law_deviation"
 PHYSICS: tuple[PhysicsRow, ...] = (
     PhysicsRow("slow_heat_share", "slow heat", "time constant", 1e-3, 0.1, "assumed"),
     PhysicsRow(
-        "slow_crosstalk_share", "crosstalk that arrives late", "time constant of crosstalk", 0.02, 1.0,
+        SLOW_CROSSTALK, "crosstalk that arrives late", "time constant of crosstalk", 0.02, 1.0,
         "the part of the heat that goes through the submount (assumed)", rare=True,
     ),
     PhysicsRow(
@@ -212,6 +214,7 @@ class Physics:
         field_error: Relative error of predicted fields that no included effect explains; readings have a larger
             variance because of it (:mod:`calibration.model.likelihood`).
         law_deviation: Relative deviation of heater phases from their laws, rms; also counted as noise of readings.
+        unsteady: Relative changes of the phases of single heaters during the run, by heater; counted as noise, too.
     """
 
     widths: Mapping[str, float] = field(default_factory=dict)
@@ -219,6 +222,7 @@ class Physics:
     fixed_values: Mapping[str, Real] = field(default_factory=dict)
     field_error: float = 0.0
     law_deviation: float = 0.0
+    unsteady: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -16,14 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.diagnose.drift_trajectory import excess_db, measure_drift
-from calibration.diagnose.element_faults import DEAD_MONITOR, FAINT_MONITOR, STUCK_PUC, relabel_in_low_light
-from calibration.diagnose.heater_ageing import measure_phase_change
+from calibration.diagnose.element_faults import (
+    DEAD_MONITOR,
+    FAINT_MONITOR,
+    STUCK_PUC,
+    heater_name,
+    relabel_in_low_light,
+)
+from calibration.diagnose.heater_ageing import PhaseChange, describe_unsteady_heater, measure_phase_change
 from calibration.diagnose.outliers import MAX_OUTLIER_SHARE, MIN_OUTLIER_CHI2, describe_outliers, is_different
 from calibration.fit.bound import fit_bound
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
 from calibration.fit.global_fit import MAX_ROUNDS, FitResult, Round
 from calibration.fit.phase_search import SearchPlan, is_same_valley_from_other_search
-from calibration.fit.stated_errors import with_common_law_error
+from calibration.fit.stated_errors import with_law_error
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db, losses_from_levels_db
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.heater_resistance import measure_resistances
@@ -197,10 +203,11 @@ class Calibration:
                 allowed = FitWork.allowed_for(start.random.reading_ma.size, space.plain)
                 self._work.allowed = max(self._work.allowed, allowed)
 
-        first = first_fit(self._bootstrap, self._start, self._diagnosis, keep, self._work)
-        keep(*first)  # the last cause may have added effects
+        start, diagnosed = first_fit(self._bootstrap, self._start, self._diagnosis, keep, self._work)
+        keep(start, diagnosed)  # the last cause may have added effects
         by_hand = self._bootstrap.by_hand
-        start, diagnosed = self._measure_on(*first) if by_hand is None else self._measured_by_hand(*first)
+        measure = self._measure_on if by_hand is None else self._measured_by_hand
+        start, diagnosed = measure(start, diagnosed)
         diagnosed = self._diagnosis(start).stated(diagnosed)
         keep(start, diagnosed)
         noise = start.survey.noise
@@ -216,6 +223,8 @@ class Calibration:
         self._fitted = np.flatnonzero(is_on)[-len(start.random) :] if by_hand is None else np.array(by_hand.random)
         if diagnosed.outliers:
             self.faults.append(describe_outliers(times_s(self.logbook.entries)[self._fitted][list(diagnosed.outliers)]))
+        for heater, change in sorted(diagnosed.physics.unsteady.items()):
+            self.faults.append(describe_unsteady_heater(heater_name(heater, self.device.heater_channels), change))
         if diagnosed.miswiring:  # with a wrong channel map no programmed state would be the intended one
             return
         if by_hand is not None:
@@ -322,7 +331,7 @@ class Calibration:
         # Reserve for the later stages (fibres, verification, final check), so that further measurements do not use up
         # their time.
         settings = len(start.survey.sources) * (2 + SETTINGS_PER_SOURCE) + SETTINGS
-        settings += regime_settings(self.probe.mesh, len(start.survey.sources), len(self._bootstrap.heaters))
+        settings += regime_settings(len(start.survey.sources), len(self._bootstrap.heaters))
         # There is no published time of a source change; this bench has shown it by now.
         times = replace(self.logbook.times, input_change_s=light_change_s(self.logbook.entries))
         measuring = AdaptiveMeasurement(
@@ -419,7 +428,8 @@ class Calibration:
         self._keep_figures(verification.figures())
         self._keep_figures(regimes.figures_by_regime())
         self._judge((verification, basic), (regimes, numbers))
-        self._measure_heater_ageing(start, diagnosed, numbers)
+        common = self._measure_heater_ageing(start, diagnosed, numbers)
+        self._add_heater_changes(start, regimes.heater_changes(common))
         unseen_nm = self._extended.unseen_nm if self._extended else None
         if unseen_nm is not None:
             at_unseen = verify_at(self.logbook, self.record(), unseen_nm, self.seed, settings=_SETTINGS_UNSEEN)
@@ -427,8 +437,8 @@ class Calibration:
                 self.quality |= {"unseen_wavelength_nm": unseen_nm, "unseen_wavelength_rms_db": at_unseen.rms_db}
                 self.quality["unseen_wavelength_excess_db"] = at_unseen.excess_db
 
-    def _measure_heater_ageing(self, start: Start, diagnosed: DiagnosedFit, numbers: NDArray[np.int64]) -> None:
-        """Add a change of the heaters during the run to the errors of their laws.
+    def _measure_heater_ageing(self, start: Start, diagnosed: DiagnosedFit, numbers: NDArray[np.int64]) -> float:
+        """Return the relative change of all heaters since the fitted settings; add it to the errors of their laws.
 
         ``numbers`` are the numbers of the last settings in the logbook, some of which were measured before.
         """
@@ -436,24 +446,39 @@ class Calibration:
         lit = [number for number in numbers.tolist() if observations.source[number] in start.survey.sources]
         pairs = [(first, number) for number in lit if (first := _find_first_same(observations, number)) is not None]
         if not pairs:
-            return
+            return 0.0
         early, late = np.array(pairs).T
         selected = select_monitors(observations, start.survey.monitors, start.survey.dark_ma)
         model, noise = self._model(start), start.survey.noise
         change = measure_phase_change(model, diagnosed.parameters, selected[early], selected[late], noise)
         if change is None or not change.is_significant:
-            return
+            return 0.0
         # Heaters age by their heat, and the laws are those at the mean heat of the fitted settings.
         lasted_s = np.diff(times_s(self.logbook.entries), prepend=0.0)
         heat = np.cumsum((observations.currents_ma**2).sum(axis=1) * lasted_s)
         since_fit = heat[late].mean() - heat[self._fitted].mean()
         share = change.relative * float(np.clip(since_fit / (heat[late].mean() - heat[early].mean()), 0.0, 1.0))
-        self._diagnosed = replace(diagnosed, fit=with_common_law_error(model.space, diagnosed.fit, share))
+        self._add_law_error(start, np.full(2 * model.mesh.n_pucs, share))
         self.quality["heater_phase_change"] = change.relative
         self.faults.append(
             f"the phases of all heaters changed by {100.0 * change.relative:+.3f} % at equal power during the run; "
             "the errors of the heater laws include this change. Heaters age: calibrate again later"
         )
+        return share
+
+    def _add_heater_changes(self, start: Start, changes: Mapping[int, PhaseChange]) -> None:
+        """Add significant changes of single heaters since the fitted settings to the errors of their laws."""
+        for heater, change in changes.items():
+            if change.is_significant:
+                heaters = np.arange(2 * self.probe.mesh.n_pucs)
+                self._add_law_error(start, np.where(heaters == heater, change.relative, 0.0))
+                name = heater_name(heater, self.device.heater_channels)
+                self.faults.append(describe_unsteady_heater(name, change.relative))
+
+    def _add_law_error(self, start: Start, relative: NDArray[np.float64]) -> None:
+        if (diagnosed := self._diagnosed) is not None:
+            fit = with_law_error(self._model(start).space, diagnosed.fit, relative)
+            self._diagnosed = replace(diagnosed, fit=fit)
 
     def _without_outliers(self, start: Start, verification: Verification, numbers: NDArray[np.int64]) -> Verification:
         """Measure the settings that deviate most again; leave those out whose light is different then.

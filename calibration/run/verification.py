@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.diagnose.heater_ageing import PhaseChange
 from calibration.measure.logbook import Logbook
 from calibration.measure.probe import TUNING_ERROR_HZ, Probe, tune_sources
 from calibration.model.ideal_mesh import MeanLight
 from calibration.model.observations import NoiseModel, Observations
-from calibration.model.space import space_from_record
+from calibration.model.space import LAW_TERMS, space_from_record
 from calibration.record.conversion import dark_by_port_ma, model_of_record, parameters_from_record
 from calibration.record.regimes import REGIMES, Kind
 from calibration.run.blas_threads import one_blas_thread
 from lumion_hw.errors import CalibrationError, ConfigError, LimitError
-from lumion_hw.mesh.layout.topology import MeshTopology, State, Trace
+from lumion_hw.mesh.layout.topology import State, Trace
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR
@@ -45,6 +46,8 @@ class HeldOut:
         error_db: Measured minus predicted power, where very small powers are replaced by the smallest one compared.
         noise_db: Standard deviation of ``error_db`` from reading noise.
         error_sigma: ``error_db`` over the standard error of reading and prediction.
+        heater: The heater that is driven alone, if there is one.
+        by_phase_db: Change of ``predicted_dbm`` by a relative change of this heater's phase, in dB.
     """
 
     setting: int
@@ -55,6 +58,8 @@ class HeldOut:
     error_db: float
     noise_db: float
     error_sigma: float
+    heater: int | None = None
+    by_phase_db: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,32 @@ class Verification:
             squares.setdefault(result.setting, []).append(result.error_sigma**2)
         return [setting for setting, values in squares.items() if float(np.mean(values)) > min_chi2]
 
+    def heater_changes(self, common: float) -> dict[int, PhaseChange]:
+        """Return for each heater that is driven alone how its phase differs from the record, at equal power.
+
+        ``common`` is a relative change of all heaters that is known already. Errors of the record in the readings of
+        a heater are taken as fully correlated, which can only make the standard error too large.
+        """
+        by_heater: dict[int, list[HeldOut]] = {}
+        for result in self.results:
+            if result.heater is not None and result.by_phase_db and result.error_db:
+                by_heater.setdefault(result.heater, []).append(result)
+        changes = {}
+        for heater, results in by_heater.items():
+            error_db, slope_db, noise_db, error_sigma = np.array(
+                [(result.error_db, result.by_phase_db, result.noise_db, result.error_sigma) for result in results]
+            ).T
+            variance_db2 = (error_db / error_sigma) ** 2
+            weight = slope_db / variance_db2 / (slope_db**2 / variance_db2).sum()
+            changed_db = error_db - common * slope_db
+            relative = float(weight @ changed_db)
+            by_noise = np.sqrt(weight**2 @ noise_db**2)
+            by_record = float(np.abs(weight) @ np.sqrt(np.maximum(variance_db2 - noise_db**2, 0.0)))
+            # Something else has changed if the readings of a heater disagree.
+            left = ((changed_db - relative * slope_db) ** 2 / variance_db2).sum() / max(len(results) - 1, 1)
+            changes[heater] = PhaseChange(relative, float(np.hypot(by_noise, by_record)) * max(float(left), 1.0) ** 0.5)
+        return changes
+
     def description(self, where: str = "in held-out settings") -> str:
         """Return a sentence about the deviation of measured from predicted light; ``where`` says in which settings."""
         return (
@@ -175,6 +206,8 @@ _LIGHT_DB = 0.02
 _RELATIVE_NOISE = 0.005
 # Number of sources with which regimes other than single heaters are measured, and of settings of random phases each.
 _SOURCES_PER_REGIME, _TURNS_PER_SOURCE = 6, 2
+# Ranges of the power of each heater alone, as a share of its largest. Changes of a heater show best when it is hot.
+_SINGLE_RANGES = ((0.0, 1.0), (0.6, 1.0))
 # Readings that change by less per phase of the heater that is driven alone are not compared.
 _MIN_DB_PER_RAD = 0.5
 # Number of candidate states. Most random paths leave the mesh near their input; 40 unselected ones miss up to half of
@@ -252,9 +285,8 @@ def verify_regimes(
 ) -> tuple[Verification, NDArray[np.int64]]:
     """Measure each heater alone, and settings at the ends of the range of heat, as :func:`verify`.
 
-    Heaters that were driven alone before, in settings that no fit used, are not measured again. The second result is
-    the number of each setting in the logbook. ``on_step`` is called after each group of settings with light from one
-    source.
+    The second result is the number of each setting in the logbook. ``on_step`` is called after each group of settings
+    with light from one source.
     """
     logbook = probe if isinstance(probe, Logbook) else Logbook(probe)
     record = _with_levels(record, logbook)
@@ -263,8 +295,7 @@ def verify_regimes(
         return Verification(()), np.zeros(0, np.int64)
     rng, first = np.random.default_rng(np.random.SeedSequence([seed, 0x5E6])), len(logbook)
     before = logbook.observations()
-    swept = _swept_alone(before, sources, rng)
-    plan = _regime_plan(logbook, record, sources, set(swept), _first_random(before, sources), rng)
+    plan = _regime_plan(logbook, record, sources, _first_random(before, sources), rng)
     plan = [replace(step, currents_ma=_no_hotter(step.currents_ma, before)) for step in plan]
     # A source may occur in several groups.
     groups = [(source, list(steps)) for source, steps in itertools.groupby(plan, key=lambda step: step.source)]
@@ -272,13 +303,7 @@ def verify_regimes(
         logbook.light_only_port(source)
         logbook.measure_batch(np.stack([step.currents_ma for step in steps]))
         on_step(number, len(groups))
-    numbers = np.concatenate([np.array(list(swept.values()), np.int64), np.arange(first, len(logbook))])
-    observations = logbook.observations()[numbers]
-    alone = [
-        _VerificationStep("single", int(observations.source[index]), observations.currents_ma[index], heater=heater)
-        for index, heater in enumerate(swept)
-    ]
-    return _compare(logbook, record, [*alone, *plan], observations), numbers
+    return _compare(logbook, record, plan, logbook.observations(first)), np.arange(first, len(logbook))
 
 
 def _no_hotter(currents_ma: Real, before: Observations) -> Real:
@@ -288,10 +313,10 @@ def _no_hotter(currents_ma: Real, before: Observations) -> Real:
     return currents_ma * np.sqrt(min(hottest_ma2 / total_ma2, 1.0)) if total_ma2 and hottest_ma2 else currents_ma
 
 
-def regime_settings(mesh: MeshTopology, sources: int, heaters: int) -> int:
+def regime_settings(sources: int, heaters: int) -> int:
     """Return how many settings :func:`verify_regimes` measures at the end of a calibration."""
     per_source = 2 * _TURNS_PER_SOURCE + 3
-    return (heaters if mesh.faces else 0) + min(sources, _SOURCES_PER_REGIME) * per_source
+    return len(_SINGLE_RANGES) * heaters + min(sources, _SOURCES_PER_REGIME) * per_source
 
 
 def _first_random(observations: Observations, sources: Sequence[int]) -> dict[int, Real]:
@@ -302,14 +327,6 @@ def _first_random(observations: Observations, sources: Sequence[int]) -> dict[in
         source: observations.currents_ma[most_on & (observations.source == source)][:_TURNS_PER_SOURCE]
         for source in sources
     }
-
-
-def _swept_alone(observations: Observations, sources: Sequence[int], rng: np.random.Generator) -> dict[int, int]:
-    """Return one earlier setting, chosen at random, for each heater that was driven alone there."""
-    is_on = observations.currents_ma > 0.0
-    alone = np.flatnonzero((is_on.sum(axis=1) == 1) & np.isin(observations.source, sources))
-    heaters = is_on[alone].argmax(axis=1)
-    return {int(heater): int(rng.choice(alone[heaters == heater])) for heater in np.unique(heaters)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,7 +379,6 @@ def _regime_plan(
     probe: Probe,
     record: CalibrationRecord,
     sources: list[int],
-    swept: Collection[int],
     first: Mapping[int, Real],
     rng: np.random.Generator,
 ) -> list[_VerificationStep]:
@@ -370,19 +386,19 @@ def _regime_plan(
     max_ma = np.minimum(calibrated.max_ma, probe.heater_max_ma)
     heaters = np.flatnonzero(max_ma > 0.0)
     # Every heater alone, together over the whole range; with the source that gives its PUC the most light.
-    share = (rng.permutation(len(heaters)) + 0.5) / max(len(heaters), 1)
+    order = (rng.permutation(len(heaters)) + 0.5) / max(len(heaters), 1)
     light = MeanLight.of(probe.mesh).entering[heaters // 2][:, sources].argmax(axis=1)
     chosen = {sources[int(n)] for n in np.linspace(0, len(sources) - 1, min(_SOURCES_PER_REGIME, len(sources)))}
     # As hot as random settings can be by chance.
     hot_ma = np.sqrt(min(0.5 + 1.15 / np.sqrt(max(len(heaters), 1)), 1.0)) * max_ma
-    plan, repeated = list[_VerificationStep](), list[_VerificationStep]()
+    plan, repeated, alone = list[_VerificationStep](), list[_VerificationStep](), list[_VerificationStep]()
     for number, source in enumerate(sources):
         for index in np.flatnonzero(light == number):
-            if int(heaters[index]) in swept:
-                continue
-            currents = np.zeros(len(max_ma))
-            currents[heaters[index]] = np.sqrt(share[index]) * max_ma[heaters[index]]
-            plan.append(_VerificationStep("single", source, currents, heater=int(heaters[index])))
+            for lowest, highest in _SINGLE_RANGES:
+                currents = np.zeros(len(max_ma))
+                share = lowest + (highest - lowest) * order[index]
+                currents[heaters[index]] = np.sqrt(share) * max_ma[heaters[index]]
+                alone.append(_VerificationStep("single", source, currents, heater=int(heaters[index])))
         if source not in chosen:
             continue
         turns = [_random_turns(calibrated, max_ma, rng) for _ in range(_TURNS_PER_SOURCE)]
@@ -393,7 +409,8 @@ def _regime_plan(
         # As early as possible, so that heaters which age during the run have changed.
         again = first[source] if len(first[source]) else turns
         repeated += [_VerificationStep("repeated", source, currents) for currents in again]
-    return [*plan, *repeated]
+    # Single heaters at the very end: they show which heaters have changed since the fit.
+    return [*plan, *repeated, *alone]
 
 
 def _random_turns(calibrated: CalibratedMesh, max_ma: Real, rng: np.random.Generator) -> Real:
@@ -522,7 +539,8 @@ def _compare(
         HeldOut(
             int(index), plan[index].kind, plan[index].source, columns[column], float(predicted[index, column]),
             float(error_db[index, column]), float(noise_db[index, column]),
-            float(error_db[index, column] / sigma_db[index, column]),
+            float(error_db[index, column] / sigma_db[index, column]), plan[index].heater,
+            float(sensitivity.by_heater_db[index, column]) if sensitivity else 0.0,
         )
         for index, column in np.argwhere(is_compared)
     ]  # fmt: skip
@@ -539,11 +557,13 @@ class _Sensitivity:
         variance_db2: Shape ``(settings, monitors)``; variance due to the record's errors; 0 without a covariance.
         shows_heater: Shape ``(settings, monitors)``; whether a reading changes with the phase of the heater that is
             driven alone. All readings of other settings do.
+        by_heater_db: Shape ``(settings, monitors)``; change by a relative change of this heater's phase, in dB.
         by_phase: Shape ``(settings, monitors, n_pucs)``; derivatives by passive phases in dB/rad.
     """
 
     variance_db2: Real
     shows_heater: NDArray[np.bool_]
+    by_heater_db: Real
     by_phase: Real
 
 
@@ -567,6 +587,7 @@ def _sensitivity(
         return None
     heaters = [step.heater for step in plan]
     variance, by_phase = np.zeros(brighter_dbm.shape), np.zeros((*brighter_dbm.shape, record.mesh.n_pucs))
+    by_heater_db = np.zeros(brighter_dbm.shape)
     shows = np.tile(np.array([heater is None for heater in heaters])[:, None], brighter_dbm.shape[1])
     columns = [ports.index(port) for port in measured_ports]
     per_ma = _DB_PER_SHARE / parameters.monitor_ma_per_mw / 10.0 ** (brighter_dbm[:, columns] / 10.0)
@@ -579,9 +600,10 @@ def _sensitivity(
             variance[part.settings, columns] = ((slopes @ np.asarray(factor, dtype=np.float64)) ** 2).sum(axis=-1)
         for number, own in zip(range(part.settings.start, part.settings.stop), slopes, strict=True):
             if (heater := heaters[number]) is not None and parameters.heater_law[heater, 0] > 0.0:
-                per_rad = own[:, space.group("rho2").start + heater] / plan[number].currents_ma[heater] ** 2
-                shows[number, columns] = np.abs(per_rad) > _MIN_DB_PER_RAD
-    return _Sensitivity(variance, shows, by_phase)
+                by_term = own[:, [space.group(term).start + heater for term in LAW_TERMS]]
+                shows[number, columns] = np.abs(by_term[:, 0]) / plan[number].currents_ma[heater] ** 2 > _MIN_DB_PER_RAD
+                by_heater_db[number, columns] = by_term @ parameters.heater_law[heater]
+    return _Sensitivity(variance, shows, by_heater_db, by_phase)
 
 
 def _suspects(record: CalibrationRecord, deviation_sigma: Real, by_phase: Real) -> tuple[int, ...]:

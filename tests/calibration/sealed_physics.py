@@ -475,25 +475,26 @@ def pulsed_drive(ripple: float = 0.02) -> Plant:
 
 
 def loose_contacts(size: float = 0.004, share: float = 0.1, dwell_s: float = 3.0) -> Plant:
-    """The contacts of some heaters jump between two resistances.
+    """The contacts of some heaters jump between two resistances. True is the last state, as an ohmmeter would find it.
 
     Kirton and Uren, Advances in Physics 38, 367 (1989): random telegraph signals; the size is assumed.
     """
 
-    def start(bench: EmulatedBench) -> Callable[[Moment], None]:
+    def start(bench: EmulatedBench) -> Callable[[Real, float], Real]:
         truth, rng = bench.world.truth, bench.rng("sealed contacts")
-        heaters = len(truth.p_pi_mw)
+        steady_mw, heaters = truth.p_pi_mw, len(truth.p_pi_mw)
         loose = rng.choice(heaters, math.ceil(share * heaters), replace=False)
         signals = [_telegraph(rng, dwell_s, bench.clock.now()) for _ in loose]
 
-        def change(moment: Moment) -> None:
+        def jump(currents_ma: Real, at_s: float) -> Real:
             factor = np.ones(heaters)
-            factor[loose] += size * np.array([signal(moment.at_s) for signal in signals])
-            truth.p_pi_mw = truth.p_pi_mw / factor
+            factor[loose] += size * np.array([signal(at_s) for signal in signals])
+            truth.p_pi_mw = steady_mw / factor
+            return currents_ma
 
-        return change
+        return jump
 
-    return while_read(start)
+    return at_each_setting(start)
 
 
 # Photodiodes and their amplifiers -------------------------------------------------------------------------------------

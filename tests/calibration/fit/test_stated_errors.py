@@ -16,7 +16,7 @@ from calibration.fit.stated_errors import stated_errors
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
-from calibration.model.physics import ROWS
+from calibration.model.physics import ROWS, Physics
 from calibration.model.space import ParameterSpace
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_mesh import SimulatedMesh
@@ -80,6 +80,17 @@ def test_a_row_left_out_widens_errors_and_costs_the_certificate_where_it_more_th
     assert much.widened["passive_phase_rad"] == pytest.approx(2.5)
     (doubt,) = much.doubts
     assert doubt.startswith("unequal losses of the arms of a PUC would explain the readings better")
+
+
+def test_a_heater_that_changed_during_the_run_has_a_larger_error_of_its_law_only(
+    small: SimulatedMesh, fit: FitResult
+) -> None:
+    model = MeshModel(SMALL, small.ports, small.ports).with_physics(Physics(unsteady={5: 0.004}))
+    sigma = np.sqrt(np.diag(stated_errors(model.space, fit, _scores(fit)).fit.covariance()))
+    number = model.space.groups["rho2"].start + 5
+    assert sigma[number] == pytest.approx(np.hypot(0.004 * fit.vector[number], np.sqrt(VARIANCE)))
+    other = model.space.groups["rho2"].start + 4
+    assert sigma[other] == pytest.approx(np.sqrt(VARIANCE))
 
 
 def test_correlated_residuals_widen_errors_due_to_readings_but_not_those_due_to_the_prior(

@@ -74,8 +74,8 @@ def test_every_stage_has_its_cost(small: DryRun) -> None:
     assert list(stages) == [
         "survey", "sweeps", "random settings", "chosen settings", "fibres", "verification", "regimes of use",
     ]  # fmt: skip
-    # Each heater alone, and seven settings for each of three sources.
-    assert stages["regimes of use"].settings == 30 + 7 * 3
+    # Each heater alone twice, and seven settings for each of three sources.
+    assert stages["regimes of use"].settings == 2 * 30 + 7 * 3
     assert stages["sweeps"].settings >= 30 * 7
     assert stages["sweeps"].hardware_s == pytest.approx(stages["sweeps"].settings * 0.0148)
     assert (stages["random settings"].settings, stages["random settings"].source_changes) == (200, 3)

@@ -33,6 +33,7 @@ from tests.calibration.planted_physics import (
     sagging_supply,
     warmed_sibling,
 )
+from tests.calibration.sealed_physics import late_crosstalk, loose_contacts
 
 SEED = 5
 JUDGED = ("passive_phase_rad", "loops", "coupler_common_rad", "coupler_difference_rad")
@@ -128,6 +129,27 @@ def test_planted_effects_are_fitted_and_errors_stay_true(
 def test_a_supply_that_sags_beyond_its_resistance_is_not_certified(tmp_path: Path) -> None:
     with _calibrated(tmp_path, {}, sagging_supply(0.002, half_load_ma=30.0)) as (_, record):
         assert any(record.doubts_for(use) for use in USES)
+
+
+def _law_ratio(bench: Bench, record: CalibrationRecord) -> float:
+    return float(np.sqrt(np.mean(phase_errors(bench, record, true_parameters(bench, record))[0]["law"] ** 2)))
+
+
+@pytest.mark.long
+def test_loose_contacts_are_named_and_make_only_their_laws_uncertain(tmp_path: Path) -> None:
+    """Two of the heaters jump while the fitted settings are measured, one after them."""
+    with _calibrated(tmp_path, {}, loose_contacts(), seed=6) as (bench, record):
+        named = [fault for fault in record.faults if "its phase at equal power changed by up to 0." in fault]
+        assert [fault.split(" heater")[0] for fault in named] == ["PUC 8 upper", "PUC 13 lower", "PUC 4 upper"]
+        assert _law_ratio(bench, record) < 1.6
+        assert max(_honesty(bench, record).values()) < 1.6
+
+
+@pytest.mark.campaign
+def test_crosstalk_that_arrives_late_is_not_taken_for_drift(tmp_path: Path) -> None:
+    """With half of the crosstalk taken for drift, laws were wrong by 2.3 times their errors."""
+    with _calibrated(tmp_path, {}, late_crosstalk(), seed=7) as (bench, record):
+        assert _law_ratio(bench, record) < 1.6
 
 
 @pytest.mark.long
