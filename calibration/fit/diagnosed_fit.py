@@ -277,8 +277,8 @@ class FaultDiagnosis:
         diagnosed = self.with_physics(diagnosed.physics)._try_coupler_signs(diagnosed)
         diagnosed = self.with_physics(diagnosed.physics)._follow_measured_drift(diagnosed)
         diagnosed = self.with_physics(diagnosed.physics)._finish_fit(diagnosed)
-        diagnosed, is_overdrawn = self._count_unsteady_heaters(diagnosed), False
-        first, scores = diagnosed.physics, self._score_needed_rows(diagnosed)
+        (diagnosed, scores), is_overdrawn = self._scored(diagnosed), False
+        first = diagnosed.physics
         while scores.chosen:
             rows = scores.chosen
             if not self.with_physics(diagnosed.physics)._has_work_for_rows():
@@ -287,29 +287,26 @@ class FaultDiagnosis:
                 is_overdrawn = True
             if not rows:
                 break
-            diagnosed = self.with_physics(diagnosed.physics)._add_rows(diagnosed, rows)
-            scores = self._score_needed_rows(diagnosed)
+            diagnosed, scores = self._scored(self.with_physics(diagnosed.physics)._add_rows(diagnosed, rows))
         if (usual := self.with_physics(diagnosed.physics)._try_without_rare_rows(diagnosed)) is not diagnosed:
-            diagnosed, scores = usual, self._score_needed_rows(usual)
+            diagnosed, scores = self._scored(usual)
         if diagnosed.physics is not first and diagnosed.trajectories is not None and not self.model.work.is_used_up:
             # Missing physics may have been mistaken for drift, so the drift is determined once more.
             diagnosis, diagnosed = self.with_physics(diagnosed.physics), replace(diagnosed, followed=0)
             if SLOW_CROSSTALK in diagnosed.physics.widths:
                 # Late crosstalk and drift look alike: with a wrong drift, the time constants stay wrong.
                 diagnosed = diagnosis._refit(replace(diagnosed, trajectories=None, outliers=()))
-            diagnosed = diagnosis._correct_causes(diagnosed)
-            scores = self._score_needed_rows(diagnosed)
+            diagnosed, scores = self._scored(diagnosis._correct_causes(diagnosed))
         diagnosis = self.with_physics(diagnosed.physics)
         if diagnosed.physics is not first and (other := diagnosis._try_other_branches(diagnosed)) is not diagnosed:
-            diagnosed, scores = other, self._score_needed_rows(other)
+            diagnosed, scores = self._scored(other)
+        diagnosis = self.with_physics(diagnosed.physics)
         if diagnosed.physics is not first:
             diagnosed = diagnosis._finish_fit(diagnosed)
             # Before the missing effects were added, the drift may have stood for them.
             if (followed := diagnosis._follow_measured_drift(diagnosed)) is not diagnosed:
-                diagnosed, scores = followed, diagnosis._score_needed_rows(followed)
-        if (counted := diagnosis._count_unsteady_heaters(diagnosed)) is not diagnosed:
-            diagnosed, diagnosis = counted, self.with_physics(counted.physics)
-            scores = diagnosis._score_needed_rows(counted)
+                diagnosed, scores = self._scored(followed)
+        diagnosis = self.with_physics(diagnosed.physics)
         fit = diagnosis._fitting(diagnosed.likelihood, diagnosed.dead).stated(diagnosed.fit)
         by_signs = equivalent_solutions(diagnosis.model, diagnosed.likelihood, fit)
         errors = stated_errors(diagnosis.model.space, fit, scores, by_signs)
@@ -327,16 +324,16 @@ class FaultDiagnosis:
         derivatives = derivatives_work(self.model.space.size) * self.likelihood.target_ma.size
         return self.model.work.reaches(ADD_EFFECT_WORK * derivatives)
 
-    def _count_unsteady_heaters(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
-        """Count changes of single heaters during the run as noise of the readings that they affect."""
-        known = diagnosed.physics.unsteady
-        found = self.with_physics(diagnosed.physics)._scores(diagnosed).unsteady
-        if found.keys() <= known.keys() or self.model.work.is_used_up:
-            return diagnosed
-        _log.info("counting changes of heaters during the run as noise: %s", found)
-        physics = replace(diagnosed.physics, unsteady={**found, **known})
+    def _scored(self, diagnosed: DiagnosedFit) -> tuple[DiagnosedFit, Scores]:
+        """Score the effects missing from a fit, after changes of single heaters were counted as noise."""
+        scores, known = self._score_needed_rows(diagnosed), diagnosed.physics.unsteady
+        if scores.unsteady.keys() <= known.keys() or self.model.work.is_used_up:
+            return diagnosed, scores
+        _log.info("counting changes of heaters during the run as noise: %s", scores.unsteady)
+        physics = replace(diagnosed.physics, unsteady={**scores.unsteady, **known})
         diagnosis = self.with_physics(physics)
-        return diagnosis._finish_fit(diagnosis._refit(replace(diagnosed, physics=physics)))
+        diagnosed = diagnosis._finish_fit(diagnosis._refit(replace(diagnosed, physics=physics)))
+        return diagnosed, diagnosis._score_needed_rows(diagnosed)
 
     def _finish_fit(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         inputs, fit = (diagnosed.fit.parameters, diagnosed.likelihood, diagnosed.dead), diagnosed.fit
