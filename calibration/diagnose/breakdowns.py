@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from calibration.model.ideal_mesh import MeanLight
 from calibration.model.likelihood import Likelihood, weight
 from calibration.model.mesh_model import MeshModel
@@ -19,8 +20,6 @@ from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.normal_equations import mean_squared_residual
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
-
-Real = NDArray[np.float64]
 
 # Step between the settings of the first, coarse pass.
 _COARSE = 6

@@ -12,14 +12,13 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from calibration.model.likelihood import weight
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.work import DRIFT_WORK
 from lumion_hw.mesh.record.calibration_record import Defect
-
-Real = NDArray[np.float64]
 
 RAD_PER_K = 0.6
 """Phase of a PUC per kelvin (estimated from dn/dT of silicon, 1.86e-4 per kelvin)."""

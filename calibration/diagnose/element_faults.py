@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from calibration.diagnose.miswiring import EXCHANGED, SHARED, Miswiring
 from calibration.measure.heater_fringe import HeaterFit
+from calibration.model.arrays import Real
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import Defect
-
-Real = NDArray[np.float64]
 
 UNCERTAIN_LAW = "uncertain law"
 """Kind of a defect: the phase against current of a heater is uncertain; more readings may help."""

@@ -9,14 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibration.model.arrays import Real, Single
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
-
-Real = NDArray[np.float64]
-Single = NDArray[np.float32]
 
 # Relative step of all heater phases for the derivative.
 _STEP = 1e-4

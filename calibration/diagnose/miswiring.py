@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.diagnose.breakdowns import coarse_cost
+from calibration.model.arrays import Real
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
@@ -17,8 +17,6 @@ from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import Prior
 from calibration.model.space import LAW_TERMS
-
-Real = NDArray[np.float64]
 
 EXCHANGED = "exchanged channels"
 """Each of two channels drives the heater of the other."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from calibration.model.likelihood import Likelihood, without_drift
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import drift_at
 from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
-
-Real = NDArray[np.float64]
 
 MIN_OUTLIER_CHI2 = 9.0
 """Mean squared residual of an outlier, relative to that of all but the worst tenth of the settings."""

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from calibration.fit.drift import MAX_CHI2, DriftModel, Posterior, prior_of
 from calibration.fit.global_fit import FitResult, GlobalFit
+from calibration.model.arrays import Real
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import mean_squared_residual
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import LAW_TERMS, ParameterSpace
-
-Real = NDArray[np.float64]
 
 Kind = Literal["offset", "loop", "gain", "resistance", "heater", "source", "monitor"]
 """Kind of change: passive phase of a PUC, phase of a loop, gain (phase per power) or resistance of a heater, either of

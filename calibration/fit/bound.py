@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
 from calibration.measure.design import IncrementalSettings
+from calibration.model.arrays import Real
 from calibration.model.likelihood import Likelihood, SettingDrift
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import normal_equations
@@ -19,8 +20,6 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, Prior
 from calibration.model.space import ParameterSpace
 from calibration.model.symmetric import Sparse, diagonal, inverse_of, scale_of
-
-Real = NDArray[np.float64]
 
 # Relative information below which a direction counts as unobservable. Rounding errors are about 1e-14; derivatives in
 # single precision, as used in fits, give 2e-9 where two of them cancel (a coupler difference in the dark).

@@ -12,17 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.fit.global_fit import ON_THE_WAY_SIGMA, FitResult, GlobalFit
+from calibration.model.arrays import Real
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import normal_equations
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import Physics
 from calibration.model.priors import COUPLER_GROUPS, Prior
-
-Real = NDArray[np.float64]
 
 _log = logging.getLogger(__name__)
 

@@ -35,6 +35,7 @@ from calibration.fit.global_fit import CONVERGED_SIGMA, ON_THE_WAY_SIGMA, FitRes
 from calibration.fit.growth import Scores, pair_directions, score_rows
 from calibration.fit.row_scores import MIN_GAIN, RowScore, fitted_prior_width
 from calibration.fit.stated_errors import MAX_ERROR_FACTOR, needed_rows, stated_errors
+from calibration.model.arrays import Real
 from calibration.model.ideal_mesh import MeanLight
 from calibration.model.likelihood import Likelihood, SettingDrift, drift_of_readings
 from calibration.model.mesh_model import MeshModel
@@ -55,8 +56,6 @@ from calibration.model.priors import COUPLER_GROUPS, Prior
 from calibration.model.space import LAW_TERMS
 from calibration.model.work import ADD_EFFECT_WORK, derivatives_work
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS, Defect
-
-Real = NDArray[np.float64]
 
 _log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import drift_slopes_ma
@@ -15,8 +16,6 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.priors import Prior
 from calibration.model.space import ParameterSpace
 from lumion_hw.errors import CalibrationError
-
-Real = NDArray[np.float64]
 
 MAX_CHI2 = 1.5
 """χ² per degree of freedom above which :class:`DriftModel` does not describe the drift (assumed)."""

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.phase_search import guess_passive_phases, mean_levels
+from calibration.model.arrays import Real
 from calibration.model.ideal_mesh import MeanLight
 from calibration.model.observations import Observations
-
-Real = NDArray[np.float64]
 
 # Two ports of one PUC, exchanged, leave the strength of all phase estimates as it is; a wrong exchange lowers it.
 _MIN_RELATIVE_STRENGTH = 0.999

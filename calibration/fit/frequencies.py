@@ -11,15 +11,13 @@ from dataclasses import replace
 from operator import itemgetter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.diagnose.breakdowns import robust_cost
 from calibration.fit.global_fit import ON_THE_WAY_SIGMA, FitResult, GlobalFit
+from calibration.model.arrays import Real
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.parameters import MeshParameters
-
-Real = NDArray[np.float64]
 
 # Step of the scan in common phase per PUC; a loop of six PUCs turns by 0.3 rad.
 _STEP_RAD = 0.05

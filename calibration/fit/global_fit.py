@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from calibration.model.likelihood import Likelihood, without_drift
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import (
@@ -28,8 +29,6 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, PHASE_GROUPS, Prior, modulo_a_turn
 from calibration.model.symmetric import Sparse, inverse_of, scale_of, solved
 from calibration.model.work import solution_work
-
-Real = NDArray[np.float64]
 
 _log = logging.getLogger(__name__)
 

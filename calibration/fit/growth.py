@@ -15,13 +15,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.diagnose.heater_ageing import find_unsteady_heaters
 from calibration.fit.global_fit import FitResult
 from calibration.fit.heater_laws import HeaterLaws
 from calibration.fit.pair_crosstalk import Pairs, Tail
 from calibration.fit.row_scores import Pass, RowScore, Selection, predicted_step
+from calibration.model.arrays import Real
 from calibration.model.heating import DIRECTIONAL
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -29,8 +29,6 @@ from calibration.model.physics import LAW_DEVIATION, PHYSICS, ROWS, PairDirectio
 from calibration.model.priors import PHASE_GROUPS, Prior, modulo_a_turn
 from calibration.model.space import ParameterSpace
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
-
-Real = NDArray[np.float64]
 
 # Maximum number of readings in a pass.
 _MAX_READINGS = 12_000

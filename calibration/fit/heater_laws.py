@@ -14,16 +14,14 @@ from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
 from calibration.fit.row_scores import Equations, Halves
+from calibration.model.arrays import Real, Single
 from calibration.model.gauge import visible_combinations
 from calibration.model.heating import law_point_weights
 from calibration.model.mesh_model import MeshModel
-from calibration.model.normal_equations import Single
 from calibration.model.physics import select_test_heaters
 from calibration.model.space import LAW_TERMS
 from calibration.model.symmetric import inverse_of, root_of, subtract_product
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
-
-Real = NDArray[np.float64]
 
 # Number of currents at which each heater is driven alone, in equal steps of their square.
 _STEPS = 24

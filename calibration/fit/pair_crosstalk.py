@@ -24,17 +24,16 @@ from calibration.fit.row_scores import (
     parameter_numbers,
     predicted_step,
 )
+from calibration.model.arrays import Real, Single
 from calibration.model.gauge import visible_combinations
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.normal_equations import Single, information_of
+from calibration.model.normal_equations import information_of
 from calibration.model.physics import MAX_PAIRS, PairDirections
 from calibration.model.space import LAW_TERMS
 from calibration.model.symmetric import Sparse, diagonal, is_positive, scale_of, solved
 from calibration.model.work import CHOOSE_PAIRS_WORK, SCORE_PAIRS_WORK, UNFITTED_PAIRS_WORK, pairs_work
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
-
-Real = NDArray[np.float64]
 
 # Directions whose variance the readings reduce by less than this share are not fitted.
 _OBSERVABLE = 0.1
@@ -99,7 +98,7 @@ class Pairs:
         pair_work = pairs_work(heaters, waveguides, self._misfit.shape[1], self._n)
         self._work.spent += share * pair_work * self._misfit.size
 
-    def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _light(self, directions: Single) -> Single:
         """Return the change of all readings for c combinations of pair crosstalk, ``(readings, c)``."""
         heaters, waveguides, count = directions.shape
         weighted = (directions * self._single).reshape(heaters, -1)
@@ -108,7 +107,7 @@ class Pairs:
             light[part] = self._by_phase[part] @ (self._heat[part] @ weighted).reshape(-1, waveguides, count)
         return light.reshape(-1, count)
 
-    def _transpose(self, light: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _transpose(self, light: Single) -> Single:
         light = light.reshape(*self._by_phase.shape[:2], -1)
         pairs = np.zeros((*self._curve.T.shape, light.shape[2]), np.float32)
         for part in self._parts():
@@ -222,13 +221,13 @@ class Pairs:
         information: Real = first + second + prior_information
         return information
 
-    def _random_directions(self, count: int) -> NDArray[np.float32]:
+    def _random_directions(self, count: int) -> Single:
         directions = np.random.default_rng(0).standard_normal((*self._curve.T.shape, count), np.float32)
         directions *= (self._curve > 0.0).T[..., None]
         return directions
 
     def _score_without_directions(
-        self, derivatives: NDArray[np.float32], information: Real, elimination: NDArray[np.float32], share: float
+        self, derivatives: Single, information: Real, elimination: Single, share: float
     ) -> RowScore | None:
         """Return a score without pair combinations if the pairs have no more effect than noise, otherwise ``None``.
 
@@ -253,9 +252,7 @@ class Pairs:
         ).astype(np.float32)
         return RowScore(CROSSTALK_PAIRS, 0.0, 0.0, width, lambda: excluded_effect)
 
-    def _directions(
-        self, elimination: NDArray[np.float32], begin: NDArray[np.float32] | None = None
-    ) -> tuple[NDArray[np.float32], Real]:
+    def _directions(self, elimination: Single, begin: Single | None = None) -> tuple[Single, Real]:
         """Return the best-determined combinations of pair crosstalk and their effect on the readings.
 
         ``elimination`` is the result of :func:`_elimination_matrix`; the iteration starts at ``begin``.
@@ -301,7 +298,7 @@ class Pairs:
         # The inverse is that of all settings; that of the part in this pass is larger, and not only by its size.
         return Tail(covariance, information / share)
 
-    def _subtract_from_laws(self, following: Real, directions: NDArray[np.float32]) -> None:
+    def _subtract_from_laws(self, following: Real, directions: Single) -> None:
         """Subtract from the shifts of heater laws what only makes up for crosstalk in the phases that light shows."""
         space, parameters = self._model.space, self._fit.parameters
         weights = visible_combinations(space.mesh, space.entries, space.monitors)
@@ -313,9 +310,7 @@ class Pairs:
             free = self._fit.free[group]
             following[positions[group[free]]] -= (parameters.heater_law[:, power, None] * change)[free]
 
-    def _parameter_shift(
-        self, derivatives: NDArray[np.float32], information: Real, directions: NDArray[np.float32]
-    ) -> Real:
+    def _parameter_shift(self, derivatives: Single, information: Real, directions: Single) -> Real:
         """Return the shift of P parameters for c random pair combinations, ``(P, c)``, divided by √c."""
         count = directions.shape[2]
         by_light = np.asarray(derivatives.T @ self._light(directions), np.float64)
@@ -328,7 +323,7 @@ def _observable(light: Real, width: float, share: float) -> NDArray[np.int64]:
     return np.flatnonzero((light**2).sum(axis=0) / share * width**2 > _OBSERVABLE)
 
 
-def _elimination_matrix(information: Real, derivatives: NDArray[np.float32]) -> NDArray[np.float32]:
+def _elimination_matrix(information: Real, derivatives: Single) -> Single:
     """Return the matrix L⁻¹·Kᵀ, ``(P, N·M)``, for the derivatives K of N·M readings by P known parameters.
 
     L is the Cholesky factor of ``information``, the information of these parameters with the prior.
@@ -339,11 +334,11 @@ def _elimination_matrix(information: Real, derivatives: NDArray[np.float32]) -> 
     return np.asarray(solve_triangular(factor, derivatives.T, lower=True, check_finite=False), np.float32)
 
 
-def _without(elimination: NDArray[np.float32], light: NDArray[np.float32]) -> NDArray[np.float32]:
+def _without(elimination: Single, light: Single) -> Single:
     return np.asarray(light - elimination.T @ (elimination @ light), np.float32)
 
 
-def _orthonormal(directions: NDArray[np.float32]) -> NDArray[np.float32]:
+def _orthonormal(directions: Single) -> Single:
     from scipy.linalg import qr
 
     basis, _ = qr(directions.reshape(-1, directions.shape[2]), mode="economic", check_finite=False)

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real, Single
 from calibration.model.gauge import wrapped
 from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.work import SCAN_WORK, searched_work
-
-Real = NDArray[np.float64]
 
 # Tuned constants, each with its reason. "Unexplained" is the fraction of the light that the ideal model leaves
 # unexplained; a "valley" is a minimum of the cost.
@@ -467,7 +466,7 @@ class PhaseSearch:
 
     def _linearise(
         self, point: Real, part: NDArray[np.int64], monitor: NDArray[np.int64], second: Real | None = None
-    ) -> tuple[Real, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> tuple[Real, Single, Single]:
         n_pucs, n_phases, source = self._n_pucs, self._n_phases, self._source[part]
         # Light passes joints and PUCs alternately, so a phase common to all PUCs equals a phase common to all joints.
         joint = point[n_pucs:n_phases] + point[n_phases:][source][:, None]

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
+from calibration.model.arrays import Real, Single
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.normal_equations import Single, information_of, white_rows
+from calibration.model.normal_equations import information_of, white_rows
 from calibration.model.physics import PHYSICS, ROWS, PairDirections, Physics
 from calibration.model.space import ParameterSpace
 from calibration.model.symmetric import Sparse, inverse_of, root_of, solved, subtract_product
-
-Real = NDArray[np.float64]
 
 Placed = Sequence[tuple[slice, float]]
 """Effects to score together: for each, the slice of its parameters and its prior width."""

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from calibration.fit.global_fit import FitResult
 from calibration.fit.growth import Scores
 from calibration.fit.row_scores import MIN_GAIN, RowScore
+from calibration.model.arrays import Real
 from calibration.model.heating import DIRECTIONAL, HEAT_GROUPS
 from calibration.model.physics import ROWS
 from calibration.model.space import LAW_TERMS, ParameterSpace
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
-
-Real = NDArray[np.float64]
 
 MAX_ERROR_FACTOR = 2.0
 """Largest factor by which unknown effects may increase the errors of a group in a certified fit."""

@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.measure.light_sources import driven_switches, dual_input_ports, light_source
 from calibration.measure.plug_requests import Fibre, OnPlug, PlugRequest
 from calibration.measure.separated_light import read_separately, separable
 from calibration.measure.settling import heater_time_constant_s, step_currents_ma
 from calibration.measure.temperature_lock import TemperatureLock
+from calibration.model.arrays import Real
 from calibration.model.device_under_test import MONITOR_SPREAD_DB, DeviceUnderTest
 from calibration.model.space import space_from_record
 from lumion_hw.bench.bench import Bench
@@ -305,7 +305,7 @@ class BenchProbe:
         Sources without a result must be aligned alone.
         """
         self.light_only_port(None)
-        dark_ma, patterns_ma = self._bench.mesh.monitors_ma(_ALIGN_SCANS), dict[int, NDArray[np.float64]]()
+        dark_ma, patterns_ma = self._bench.mesh.monitors_ma(_ALIGN_SCANS), dict[int, Real]()
         for port in ports:
             # A source that fails here is aligned alone later and reports its error there.
             with contextlib.suppress(CircuitError, DeviceError):
@@ -388,20 +388,20 @@ class BenchProbe:
         path = self._inputs[port]
         return self._launched_dbm[port] + path.gain_db - path.loss_db
 
-    def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def measure(self, currents_ma: Real) -> Real:
         """Set the heaters, wait until they settle, and read all monitors; repeat if the temperature was not stable."""
         self.measure_heater_time_constant()
 
-        def read() -> NDArray[np.float64]:
+        def read() -> Real:
             self._bench.mesh.program(currents_ma)
             return self._used(self._bench.mesh.monitors_ma())
 
         return self.temperature.read_while_locked(read)
 
-    def _used(self, readings_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _used(self, readings_ma: Real) -> Real:
         return readings_ma if self._columns is None else readings_ma[..., self._columns]
 
-    def measure_batch(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def measure_batch(self, currents_ma: Real) -> Real:
         """Measure settings one after the other, as one sweep if the controller can."""
         self.measure_heater_time_constant()
         return self.temperature.read_while_locked(lambda: self._used(self._bench.mesh.sweep(currents_ma)))
@@ -430,7 +430,7 @@ class BenchProbe:
         """Whether the controller measures the resistance of the heaters."""
         return self._bench.mesh.measures_resistances
 
-    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+    def heater_resistances_ohm(self) -> Real:
         """Return the resistance of every heater at the present setting in Ω; NaN if unknown."""
         readings = [self._bench.mesh.heater_resistances_ohm() for _ in range(_RESISTANCE_READINGS)]
         return np.asarray(np.mean(readings, axis=0))
@@ -459,11 +459,11 @@ class _TimedMeshReader:
 
     mesh: MeshAccess
 
-    def read(self, currents_ma: NDArray[np.float64], wait_s: float) -> NDArray[np.float64]:
+    def read(self, currents_ma: Real, wait_s: float) -> Real:
         """Set heater currents in mA, wait, and return the monitor currents in mA."""
         return np.squeeze(self.mesh.sweep(currents_ma[None], wait_s), axis=0)
 
-    def repeat_read(self, wait_s: float) -> NDArray[np.float64]:
+    def repeat_read(self, wait_s: float) -> Real:
         """Wait at the present heater currents, and return the monitor currents in mA."""
         self.mesh.clock.sleep(wait_s)
         return self.mesh.monitors_ma()

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.measure.logbook import HardwareTimes
+from calibration.model.arrays import Real, Single
 from calibration.model.likelihood import SettingDrift, without_drift
 from calibration.model.mesh_model import MeshModel
-from calibration.model.normal_equations import Single, drift_slopes_ma
+from calibration.model.normal_equations import drift_slopes_ma
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PHASE_GROUPS, Prior, modulo_a_turn
@@ -19,8 +20,6 @@ from calibration.model.space import LAW_TERMS, ParameterSpace
 from calibration.model.symmetric import Sparse
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.topology import MeshTopology
-
-Real = NDArray[np.float64]
 
 OFF_SHARE = 0.7
 """Fraction of heaters that are off; gives the most information per second."""

@@ -21,11 +21,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from calibration.model.nominal_heaters import PUBLISHED_BENDING_PER_MA2, NominalHeaters
 from calibration.model.observations import NoiseModel
 from lumion_hw.mesh.waves.heater import HeaterLaw
-
-Real = NDArray[np.float64]
 
 MODULATION_SIGMA = 2.5
 """Smallest rms swing of the best detector, in units of noise, that counts as an effect of the heater."""

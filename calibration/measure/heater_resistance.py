@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.measure.probe import Probe
-
-Real = NDArray[np.float64]
+from calibration.model.arrays import Real
 
 
 def measure_resistances(probe: Probe, currents_ma: Real) -> Real | None:

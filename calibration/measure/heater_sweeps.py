@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from calibration.measure.heater_fringe import FEED_FORWARD, RECIRCULATING, HeaterFit, HeaterSweep, fit_heater
 from calibration.measure.logbook import Logbook
+from calibration.model.arrays import Real
 from calibration.model.ideal_mesh import MeanLight
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel
 from lumion_hw.mesh.layout.topology import MeshTopology
-
-Real = NDArray[np.float64]
 
 # Currents in the first sweep of a heater where light never turns back: a fringe has three unknowns for each monitor,
 # and some monitors together determine the law.

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from calibration.measure.plug_requests import Fibre
 from calibration.measure.probe import Probe
+from calibration.model.arrays import Real
 from calibration.model.observations import Observations, late_powers, only_reached
 from lumion_hw.errors import CalibrationError
 
-Real = NDArray[np.float64]
 Kind = Literal["settings", "launched", "fibre", "tuned", "resistances", "laser", "meter"]
 
 DARK = -1

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from calibration.measure.logbook import DARK, Logbook, LogbookEntry
 from calibration.measure.probe import Probe
+from calibration.model.arrays import Real
 from calibration.model.observations import NoiseModel
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record.calibration_record import Defect
-
-Real = NDArray[np.float64]
 
 _READINGS = 16
 _MIN_BACKGROUNDS = 3

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from calibration.measure.plug_requests import Fibre
+from calibration.model.arrays import Real
 from calibration.model.device_under_test import DeviceUnderTest
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.mesh.layout.topology import MeshTopology
@@ -82,7 +80,7 @@ class Probe(Protocol):
     def launched_dbm(self, port: int) -> float:
         """Return the reported launch power of a source in dBm, in the fibre at the facet."""
 
-    def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def measure(self, currents_ma: Real) -> Real:
         """Set the heaters, wait until they have settled, and read all monitors.
 
         Args:
@@ -92,7 +90,7 @@ class Probe(Protocol):
             Photocurrents in mA, shape ``(n_monitors,)``; NaN for saturated monitors.
         """
 
-    def measure_batch(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def measure_batch(self, currents_ma: Real) -> Real:
         """Measure n settings one after the other with the same light, as :meth:`measure`; the last stays active.
 
         Args:
@@ -112,7 +110,7 @@ class Probe(Protocol):
     def measures_resistances(self) -> bool:
         """Whether the controller measures the resistance of the heaters."""
 
-    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+    def heater_resistances_ohm(self) -> Real:
         """Return the resistance of every heater at the present setting in Ω, shape ``(2 n_pucs,)``; NaN if unknown."""
 
     def elapsed_s(self) -> float:

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from lumion_hw.errors import DeviceError
-
-Real = NDArray[np.float64]
 
 _DIM = 0.1
 """Smallest brightness of a pattern, relative to the brightest."""

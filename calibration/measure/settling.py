@@ -10,11 +10,9 @@ import math
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from lumion_hw.errors import CalibrationError
-
-Real = NDArray[np.float64]
 
 _STEP_RAD = 0.3
 """Largest phase step of a heater, in rad; larger steps give errors by loops, smaller ones by noise."""

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.measure.plug_requests import Fibre
+from calibration.model.arrays import Real
 from calibration.model.device_under_test import PUC_LOSS_DB
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from lumion_hw.mesh.layout.topology import MeshTopology
-
-Real = NDArray[np.float64]
 
 # Chips with random phases that predict how strongly each heater changes the light between two ports.
 _N_CHIPS = 8

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from calibration.model.illuminated_part import illuminated_part, joints_by_pair
 from lumion_hw.mesh.layout.topology import MeshTopology
-
-Real = NDArray[np.float64]
 
 _MAX_ROUNDS = 50
 _INVISIBLE = 1e-9

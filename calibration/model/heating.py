@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real, Single
 from calibration.model.observations import OWN_TAUS
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import (
@@ -26,7 +27,6 @@ from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 from lumion_hw.mesh.waves.crosstalk import HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.waves.shared_return import SharedReturns, relative_load
 
-Real = NDArray[np.float64]
 Slopes = NDArray[np.floating[Any]]
 """Derivatives, in single or double precision."""
 DIRECTIONAL = ("crosstalk_directions", "crosstalk_sides")
@@ -71,7 +71,7 @@ class Heated:
     arm_rad: Real
     joint_rad: Real
     driven_ma: Real
-    late: NDArray[np.float32] | None
+    late: Single | None
 
 
 class Heating:
@@ -108,7 +108,7 @@ class Heating:
         arms = len(crosstalk.arm_rad_per_mw)
         return ThermalCrosstalk(crosstalk.arm_rad_per_mw + pairs[:arms], crosstalk.joint_rad_per_mw + pairs[arms:])
 
-    def phases(self, parameters: MeshParameters, currents_ma: Real, late: NDArray[np.float32] | None = None) -> Heated:
+    def phases(self, parameters: MeshParameters, currents_ma: Real, late: Single | None = None) -> Heated:
         """Return the phases of arms and joints in N settings with currents ``(N, heaters)``.
 
         ``late`` is the heat left by earlier settings (``Observations.late``).
@@ -144,7 +144,7 @@ class Heating:
         scale = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), len(rho2))
         return np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
 
-    def _late_heat_mw(self, parameters: MeshParameters, late: NDArray[np.float32]) -> Real:
+    def _late_heat_mw(self, parameters: MeshParameters, late: Single) -> Real:
         """Return the heat of every heater that is left by earlier settings, ``(settings, heaters, time constants)``."""
         return _late_own_rad(parameters, late) * self.heat_mw_per_rad(parameters)[:, None]
 
@@ -300,7 +300,7 @@ def _by_own(arm: Slopes, heated: Heated) -> Slopes:
     return arm if isinstance(slopes, float) else arm * slopes[:, None].astype(arm.dtype)
 
 
-def _late_own_rad(parameters: MeshParameters, late: NDArray[np.float32]) -> Real:
+def _late_own_rad(parameters: MeshParameters, late: Single) -> Real:
     """Return the phase of every own arm that is left by earlier settings, ``(settings, heaters, time constants)``."""
     late_rad: Real = np.einsum("nhtk,hk->nht", late, parameters.heater_law)
     return late_rad

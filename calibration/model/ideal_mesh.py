@@ -15,13 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real, Single
 from calibration.model.device_under_test import PUC_LOSS_DB
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.scattering import Solver
 
-Real = NDArray[np.float64]
-Single = NDArray[np.float32]
 Complex = NDArray[np.complex64]
 
 _DARK = 1e-9

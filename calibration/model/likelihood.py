@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from calibration.model.observations import NoiseModel, Observations
 
-Real = NDArray[np.float64]
 Precision = TypeVar("Precision", bound=np.floating[Any])
 
 # Beyond three sigma a residual is more often an outlier than noise (Huber); one bad reading must not dominate a fit.

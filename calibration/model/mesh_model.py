@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real, Single
 from calibration.model.heating import Heated, Heating, Slopes
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
@@ -28,7 +29,6 @@ from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 from lumion_hw.mesh.waves.cell import UnitCells, excess_phase_rad, with_heat_loss, with_turned_couplers
 from lumion_hw.mesh.waves.scattering import Solver
 
-Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 Waves = NDArray[np.complexfloating[Any, Any]]
 
@@ -418,7 +418,7 @@ class MeshModel:
         part: Observations,
         number: NDArray[np.int64],
         settings: slice,
-        by_pair: NDArray[np.float32] | None,
+        by_pair: Single | None,
     ) -> Linearised:
         monitors = np.arange(len(self._monitors))
         parts: list[Slopes] = []

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibration.model.arrays import Real
 
 _RESISTANCE_SPREAD = 0.1
 
@@ -52,12 +53,12 @@ class NominalHeaters:
         return PUBLISHED_HEATERS.p_pi_mw / self.p_pi_mw
 
     @property
-    def kernel(self) -> NDArray[np.float64]:
+    def kernel(self) -> Real:
         """Crosstalk for these heaters: amplitude (rad/mW), decay length (mm) and floor (rad/mW)."""
         return np.array(PUBLISHED_KERNEL) * self.kernel_units
 
     @property
-    def kernel_units(self) -> NDArray[np.float64]:
+    def kernel_units(self) -> Real:
         """Factors from the published crosstalk to these heaters: amplitude, decay length, floor."""
         return np.array([self.per_mw, 1.0, self.per_mw])
 

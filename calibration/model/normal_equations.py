@@ -9,13 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real, Single
 from calibration.model.likelihood import Likelihood, SettingDrift, weight, without_drift
 from calibration.model.mesh_model import Linearised, MeshModel
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
-
-Real = NDArray[np.float64]
-Single = NDArray[np.float32]
 
 _LN10_PER_10 = np.log(10.0) / 10.0
 # Number of settings per matrix product.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real, Single
 from lumion_hw.mesh.layout.topology import MeshTopology
 
 SLOW_TAUS_S = (6e-3, 20e-3, 60e-3, 0.2)
@@ -16,7 +17,7 @@ OWN_TAUS = 3
 """Number of time constants with which a heater's own phase settles."""
 
 
-def late_powers(currents_ma: NDArray[np.float64], time_s: NDArray[np.float64], wait_s: float) -> NDArray[np.float32]:
+def late_powers(currents_ma: Real, time_s: Real, wait_s: float) -> Single:
     """Return the slow heat left by earlier settings (``Observations.late``), shape ``(settings, heaters, T, 3)``.
 
     T is the number of time constants :data:`SLOW_TAUS_S`. ``currents_ma`` are the currents of all settings, starting
@@ -57,16 +58,16 @@ class Observations:
             constant in :data:`SLOW_TAUS_S`, minus the present values.
     """
 
-    currents_ma: NDArray[np.float64]
+    currents_ma: Real
     source: NDArray[np.int64]
     monitors: tuple[int, ...]
-    reading_ma: NDArray[np.float64]
+    reading_ma: Real
     saturated: NDArray[np.bool_]
-    detuning_hz: NDArray[np.float64] | float = 0.0
-    late: NDArray[np.float32] | None = None
+    detuning_hz: Real | float = 0.0
+    late: Single | None = None
 
     @property
-    def detunings_hz(self) -> NDArray[np.float64]:
+    def detunings_hz(self) -> Real:
         """Detuning of every setting, shape ``(settings,)``."""
         return np.broadcast_to(np.asarray(self.detuning_hz, dtype=np.float64), len(self))
 
@@ -111,9 +112,9 @@ class NoiseModel:
     relative: float
     floor_ma: float
 
-    def sigma_ma(self, current_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def sigma_ma(self, current_ma: Real) -> Real:
         """Return the standard deviation of readings of this size in mA."""
-        sigma: NDArray[np.float64] = np.hypot(self.relative * current_ma, self.floor_ma)
+        sigma: Real = np.hypot(self.relative * current_ma, self.floor_ma)
         return sigma
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from lumion_hw.mesh.programming.chip import ChipParameters
-
-Real = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real, Single
 from calibration.model.observations import OWN_TAUS, SLOW_TAUS_S
 from calibration.model.response import GAIN_LEVELS
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.waves.shared_return import RETURN_GROUP_SIZES
-
-Real = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ class PairDirections:
     """
 
     curve_rad_per_mw: Real
-    vectors: NDArray[np.float32]
+    vectors: Single
 
     @property
     def count(self) -> int:
@@ -176,14 +175,14 @@ class PairDirections:
         return np.tensordot(relative.T, self.vectors.astype(np.float64), axes=2)
 
     @cached_property
-    def _by_heat(self) -> NDArray[np.float32]:
+    def _by_heat(self) -> Single:
         """Shape ``(heaters, W·K)``; derivatives of W phases by K combinations, per mW of each heater."""
-        weighted: NDArray[np.float32] = self.vectors * self.curve_rad_per_mw.T[..., None].astype(np.float32)
+        weighted: Single = self.vectors * self.curve_rad_per_mw.T[..., None].astype(np.float32)
         return weighted.reshape(len(weighted), -1)
 
-    def phases(self, heat_mw: Real) -> NDArray[np.float32]:
+    def phases(self, heat_mw: Real) -> Single:
         """Return derivatives of waveguide phases by the K combinations, ``(settings, waveguides, K)``."""
-        phases: NDArray[np.float32] = heat_mw.astype(np.float32) @ self._by_heat
+        phases: Single = heat_mw.astype(np.float32) @ self._by_heat
         return phases.reshape(len(heat_mw), *self.vectors.shape[1:])
 
     def unfitted_variance(self, by_waveguide: NDArray[np.floating[Any]], heat_mw: Real) -> Real:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from calibration.model.device_under_test import PUC_LOSS_DB, DeviceUnderTest
 from calibration.model.nominal_heaters import PUBLISHED_HEATERS, NominalHeaters
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import LAW_TERMS, ParameterSpace
 from calibration.model.symmetric import Sparse, diagonal
 from lumion_hw.errors import ConfigError
-
-Real = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

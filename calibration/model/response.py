@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Real = NDArray[np.float64]
+from calibration.model.arrays import Real
+
 Slopes = NDArray[np.floating[Any]]
 
 _LN10_PER_10 = np.log(10.0) / 10.0

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from calibration.model.gauge import illuminated_joint_directions
 from calibration.model.illuminated_part import illuminated_part
 from calibration.model.parameters import MeshParameters
@@ -19,8 +20,6 @@ from calibration.model.physics import ROWS, Physics
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS, CalibrationRecord
-
-Real = NDArray[np.float64]
 
 _PER_PUC = ("passive_phase_rad", "loss_db", "coupler_common_rad", "coupler_difference_rad")
 # Groups that the parameters hold as an array with the same name.

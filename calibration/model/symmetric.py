@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Real = NDArray[np.float64]
+from calibration.model.arrays import Real
+
 Sparse: TypeAlias = Any
 """A ``scipy.sparse.csr_array``, such as the information of a prior. Its stubs do not cover sums with dense matrices."""
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from calibration.model.gauge import gauge_fixed_difference, wrapped
 from calibration.model.space import ParameterSpace, space_from_record
 from calibration.record.conversion import covariance_from_record, parameters_from_record
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
-
-Real = NDArray[np.float64]
 
 UNITS: dict[str, str] = {
     "passive_phase_rad": "rad",

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.bound import Bound
+from calibration.model.arrays import Real
 from calibration.model.device_under_test import Device
 from calibration.model.gauge import visible_combinations
 from calibration.model.heating import Heating
@@ -41,8 +42,6 @@ from lumion_hw.mesh.record.calibration_record import (
 )
 from lumion_hw.mesh.waves.crosstalk import BUL_MM
 from lumion_hw.mesh.waves.heater import HeaterLaw
-
-Real = NDArray[np.float64]
 
 _GRID = 400
 # Spread of PUC losses (docs/calibration.md, 1.3), used where readings give no value.

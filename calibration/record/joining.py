@@ -9,8 +9,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from calibration.model.gauge import illuminated_loop_basis, wrapped
 from calibration.model.physics import ROWS
 from calibration.model.space import ParameterSpace, space_from_record
@@ -27,8 +27,6 @@ from lumion_hw.mesh.record.calibration_record import (
     PortEntry,
     PucEntry,
 )
-
-Real = NDArray[np.float64]
 
 JOINED_TO = "joined_to"
 """Provenance key with the identifier of the record to which a part was joined."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import space_from_record
 from calibration.record.conversion import parameters_from_record
@@ -18,8 +19,6 @@ from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
-
-Real = NDArray[np.float64]
 
 WANTED_EXTINCTION_DB = 30.0
 HEATER_REST_S = 0.15

@@ -6,9 +6,9 @@ import contextlib
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.diagnose.element_faults import LEFT_OUT, UNSEEN_PUC
+from calibration.model.arrays import Real
 from calibration.model.gauge import has_visible_phase
 from calibration.record.regimes import REGIMES
 from calibration.report.uncertainty import (
@@ -23,8 +23,6 @@ from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry
-
-Real = NDArray[np.float64]
 
 _STATES: tuple[State, State] = ("bar", "cross")
 _MIN_LEAK = 1e-9

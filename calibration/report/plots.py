@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from calibration.report.numbers import Extinction
 from calibration.report.readings import Fringe, Readings
 from lumion_hw.files.own_files import CREATOR
@@ -21,8 +21,6 @@ from lumion_hw.files.own_files import CREATOR
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-Real = NDArray[np.float64]
 
 HOW_TO_GET = "pip install 'lumion-hw[plots]'"
 

@@ -10,6 +10,7 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error, without_drift
 from calibration.model.observations import NoiseModel, Observations, only_reached, select_monitors
 from calibration.model.parameters import MeshParameters
@@ -17,8 +18,6 @@ from calibration.model.space import space_from_record
 from calibration.record.conversion import dark_by_port_ma, model_of_record, parameters_from_record
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry
-
-Real = NDArray[np.float64]
 
 _MIN_LEVELS = 5
 _MIN_FLOOR_MA = 1e-9

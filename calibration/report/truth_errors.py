@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from calibration.fit.bound import Bound, plan_bound
 from calibration.measure.design import IncrementalSettings
+from calibration.model.arrays import Real
 from calibration.model.gauge import (
     common_phase_rad,
     gauge_fixed_difference,
@@ -33,7 +34,6 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
-Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 PUBLISHED_EXTINCTION_DB = 44.0

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.arrays import Real
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh, kernel_crosstalk
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CrosstalkKernel
-
-Real = NDArray[np.float64]
 
 _ROUNDING = 1e-6
 _SET_BY_PRIOR = 0.5

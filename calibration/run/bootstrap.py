@@ -36,6 +36,7 @@ from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
 from calibration.measure.port_survey import Survey, take_survey
+from calibration.model.arrays import Real
 from calibration.model.device_under_test import PUC_LOSS_DB, DeviceUnderTest
 from calibration.model.gauge import has_visible_phase, visible_joint_directions
 from calibration.model.heating import Heating
@@ -51,8 +52,6 @@ from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import Defect
 from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
-
-Real = NDArray[np.float64]
 
 # Readings per phase with which a search usually succeeds; the second value is for one laser first on a large mesh.
 _READINGS_PER_PHASE, _OF_ONE_LASER = 70, 100

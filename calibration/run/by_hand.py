@@ -28,13 +28,12 @@ from calibration.measure.port_survey import (
     scatter,
 )
 from calibration.measure.visit_planning import Responses, Visit, is_same_pattern, plan_visits
+from calibration.model.arrays import Real
 from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.ideal_mesh import MeanLight
 from calibration.model.observations import NoiseModel
 from calibration.run.verification import SETTINGS
 from lumion_hw.errors import CalibrationError
-
-Real = NDArray[np.float64]
 
 READINGS_PER_PHASE = 50
 """Readings per phase for a standard error below 1 mrad."""

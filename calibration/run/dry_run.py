@@ -11,7 +11,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.diagnose.element_faults import describe_unseen_puc
 from calibration.fit.bound import Bound, plan_bound
@@ -23,6 +22,7 @@ from calibration.measure.heater_sweeps import first_levels
 from calibration.measure.light_sources import dual_input_ports
 from calibration.measure.logbook import HardwareTimes
 from calibration.measure.visit_planning import Responses, plan_visits
+from calibration.model.arrays import Real
 from calibration.model.gauge import has_visible_phase
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
@@ -40,8 +40,6 @@ from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.interfaces.wiring import InputPath
 from lumion_hw.mesh.layout.cells import NO_CHANNEL
-
-Real = NDArray[np.float64]
 
 # Assumed launch power of a module or laser.
 _LAUNCH_DBM = 0.0

@@ -21,6 +21,7 @@ from calibration.fit.global_fit import FitResult, GlobalFit
 from calibration.measure.bench_probe import BenchProbe
 from calibration.measure.logbook import Logbook
 from calibration.measure.probe import tune_to_record
+from calibration.model.arrays import Real
 from calibration.model.likelihood import Likelihood, SettingDrift
 from calibration.model.observations import NoiseModel, select_monitors
 from calibration.model.priors import Prior
@@ -49,7 +50,6 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.scattering import Solver
 
-Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 READINGS = 200

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from calibration.fit.global_fit import FitResult
 from calibration.measure.design import Designer, IncrementalSettings, at_mean_frequency
 from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry
+from calibration.model.arrays import Real
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import Observations, select_monitors
@@ -21,8 +22,6 @@ from calibration.model.response import without_reflections
 from calibration.model.space import ParameterSpace
 from calibration.model.symmetric import inverse_of
 from calibration.model.work import SCORE_EFFECTS_WORK, chosen_work, derivatives_work
-
-Real = NDArray[np.float64]
 
 BATCH = 700
 """Maximum number of settings between two fits."""

@@ -36,6 +36,7 @@ from calibration.measure.heater_resistance import measure_resistances
 from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, times_s
 from calibration.measure.port_survey import MIN_CONTRAST, ReferenceChange, reference_changes
 from calibration.measure.probe import Probe, check_wavelengths, tune_sources
+from calibration.model.arrays import Real
 from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.heating import LATE
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
@@ -146,7 +147,7 @@ class Calibration:
         self._start: Start | None = None
         self._diagnosed: DiagnosedFit | None = None
         self._fibres: dict[int, tuple[float, float]] = {}
-        self._resistances: NDArray[np.float64] | None = None
+        self._resistances: Real | None = None
         self._launched_dbm: dict[int, float] = {}
         self._reference_nm = self.device.wavelength_nm
         self._reported_hz: dict[int, float] = {}
@@ -475,7 +476,7 @@ class Calibration:
                 name = heater_name(heater, self.device.heater_channels)
                 self.faults.append(describe_unsteady_heater(name, change.relative))
 
-    def _add_law_error(self, start: Start, relative: NDArray[np.float64]) -> None:
+    def _add_law_error(self, start: Start, relative: Real) -> None:
         if (diagnosed := self._diagnosed) is not None:
             fit = with_law_error(self._model(start).space, diagnosed.fit, relative)
             self._diagnosed = replace(diagnosed, fit=fit)

@@ -19,6 +19,7 @@ from calibration.measure.design import Designer, IncrementalSettings
 from calibration.measure.heater_resistance import measure_resistances
 from calibration.measure.logbook import Logbook
 from calibration.measure.probe import Probe
+from calibration.model.arrays import Real
 from calibration.model.gauge import gauge_fixed_difference, wrapped
 from calibration.model.likelihood import Likelihood, SettingDrift, with_model_error
 from calibration.model.observations import NoiseModel, Observations, select_monitors
@@ -41,8 +42,6 @@ from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
 from lumion_hw.mesh.programming.prediction import LOOP_DIRECTIONS
 from lumion_hw.mesh.record.calibration_record import HEATER_RESISTANCES, CalibrationRecord, Conditions
-
-Real = NDArray[np.float64]
 
 # Relative increase of every variance, because the factor in the record has single precision.
 _JITTER = 1e-12

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from calibration.diagnose.heater_ageing import PhaseChange
 from calibration.measure.logbook import Logbook
 from calibration.measure.probe import TUNING_ERROR_HZ, Probe, tune_sources
+from calibration.model.arrays import Real
 from calibration.model.ideal_mesh import MeanLight
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.space import LAW_TERMS, space_from_record
@@ -79,7 +80,7 @@ class Verification:
         return Verification(tuple(result for result in self.results if result.kind == kind))
 
     @property
-    def errors_db(self) -> NDArray[np.float64]:
+    def errors_db(self) -> Real:
         """Errors of all comparisons in dB."""
         return np.array([result.error_db for result in self.results])
 
@@ -185,8 +186,6 @@ def _largest_chi2(readings: int) -> float:
     spread = 2.0 / (9.0 * readings)
     return float((1.0 - spread + _SCATTER_SIGMA * np.sqrt(spread)) ** 3)
 
-
-Real = NDArray[np.float64]
 
 SETTINGS = 40
 """Number of settings: half random currents, half bar and cross states."""

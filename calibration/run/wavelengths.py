@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.fit.frequencies import find_detunings
 from calibration.fit.global_fit import GlobalFit
 from calibration.measure.design import IncrementalSettings
 from calibration.measure.logbook import Logbook
 from calibration.measure.probe import TUNING_ERROR_HZ, tune_sources
+from calibration.model.arrays import Real
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import Observations, select_monitors
@@ -26,8 +26,6 @@ from calibration.model.space import ParameterSpace
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record.calibration_record import Conditions
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
-
-Real = NDArray[np.float64]
 
 SLOPES = ("delay_s", "differential_slope_rad_per_hz", "coupler_slope_rad_per_hz")
 """Parameter groups that describe the wavelength dependence."""

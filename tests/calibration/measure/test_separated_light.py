@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from calibration.measure.bench_probe import BenchProbe
-from calibration.measure.separated_light import Real, read_separately, separable
+from calibration.measure.separated_light import read_separately, separable
+from calibration.model.arrays import Real
 from lumion_hw import Bench
 from lumion_hw.errors import DeviceError
 from tests.calibration.bench_run import SMALL

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from calibration.measure.bench_probe import BenchProbe
-from calibration.measure.settling import Real, heater_time_constant_s
+from calibration.measure.settling import heater_time_constant_s
+from calibration.model.arrays import Real
 from calibration.report.hidden_truth import true_parameters
 from calibration.report.truth_errors import phase_errors
 from lumion_hw import Bench
