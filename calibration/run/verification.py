@@ -529,7 +529,7 @@ def _compare(
     bright_ma = responsivity * 10.0 ** (brighter / 10.0)
     noise_db = np.hypot(_DB_PER_SHARE * noise.sigma_ma(bright_ma) / bright_ma, _LIGHT_DB)
     # Errors are in dB of the brighter value, so that a slightly wrong null is not an infinite error.
-    sensitivity, sigma_db = _sensitivity(record, plan, settings, columns, brighter), noise_db
+    sensitivity, sigma_db = _sensitivity(record, plan, settings, columns, brighter, is_compared), noise_db
     if sensitivity is not None:
         is_compared &= sensitivity.shows_heater
         # Reading noise and the record's covariance are combined: χ² = 1 means that the standard errors are correct.
@@ -553,7 +553,8 @@ class _Sensitivity:
     """How predicted powers depend on the parameters of a record.
 
     Attributes:
-        variance_db2: Shape ``(settings, monitors)``; variance due to the record's errors; 0 without a covariance.
+        variance_db2: Shape ``(settings, monitors)``; variance of compared readings due to the record's errors; 0
+            without a covariance.
         shows_heater: Shape ``(settings, monitors)``; whether a reading changes with the phase of the heater that is
             driven alone. All readings of other settings do.
         by_heater_db: Shape ``(settings, monitors)``; change by a relative change of this heater's phase, in dB.
@@ -572,6 +573,7 @@ def _sensitivity(
     settings: Observations,
     ports: list[int],
     brighter_dbm: Real,
+    is_compared: NDArray[np.bool_],
 ) -> _Sensitivity | None:
     """Return how all powers in dB depend on the parameters; ``None`` for a record whose crosstalk is a matrix.
 
@@ -596,7 +598,10 @@ def _sensitivity(
         slopes = part.jacobian * per_ma[part.settings, :, None]
         by_phase[part.settings, columns] = slopes[..., space.group("passive_phase_rad")]
         if factor is not None and len(factor) == space.size:
-            variance[part.settings, columns] = ((slopes @ np.asarray(factor, dtype=np.float64)) ** 2).sum(axis=-1)
+            compared = is_compared[part.settings][:, columns]
+            variance_db2 = np.zeros(compared.shape)
+            variance_db2[compared] = ((slopes[compared] @ np.asarray(factor, dtype=np.float64)) ** 2).sum(axis=-1)
+            variance[part.settings, columns] = variance_db2
         for number, own in zip(range(part.settings.start, part.settings.stop), slopes, strict=True):
             if (heater := heaters[number]) is not None and parameters.heater_law[heater, 0] > 0.0:
                 by_term = own[:, [space.group(term).start + heater for term in LAW_TERMS]]
