@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lumion_hw.acquisition.columns import select_names
 from lumion_hw.acquisition.fitted import FitPoints, FittedCurve, FitTerm, LeastSquares, Real, numbers_of, solve
 from lumion_hw.acquisition.scan_data import ScanData
 from lumion_hw.errors import ConfigError
@@ -115,6 +116,10 @@ class BerFit(FittedCurve):
         return f"{super().summary()}, floor at SNR {self.floor_snr_db:.1f} dB"
 
 
+class NoFringeError(ConfigError):
+    """A reading of a scan shows no fringe: too few points, no light, only noise, or less than half a fringe."""
+
+
 # -- the fits
 
 
@@ -132,21 +137,26 @@ def fit_fringe(
             swept). The power is then voltage times current.
 
     Raises:
-        ConfigError: The reading or setting does not exist, the setting does not drive a heater, or the points are too
-            few or show less than half a fringe.
+        NoFringeError: The points of this reading are too few, or show noise, no light or less than half a fringe.
+        ConfigError: The reading or setting does not exist, or the setting does not drive a heater.
     """
     points = FitPoints.of(data, reading, setting)
     drive, power_mw, y = _driven(data, points, heater_ohm, measured)
     if len(y) < 5:
-        raise ConfigError(f"{points.y_label}: {len(y)} points have a value, but at least 5 are needed")
+        raise NoFringeError(f"{points.y_label}: {len(y)} points have a value, but at least 5 are needed")
     if not y.any():
-        raise ConfigError(f"all values of {reading} are zero", hint="Check that the light is on during the scan.")
+        raise NoFringeError(f"all values of {reading} are zero", hint="Check that the light is on during the scan.")
     span_mw = float(np.ptp(power_mw))
     if not span_mw > 0.0:
         raise ConfigError(f"{points.name} has only one value", hint="Sweep this setting over several values.")
     at, errors, residual = _solved_fringe(_Fringe(drive, power_mw, y))
+    if not _is_above_noise(y, residual):
+        raise NoFringeError(
+            f"{reading} shows no fringe above its noise over {span_mw:.3g} mW of {points.name}",
+            hint="Check that the light is on during the scan, or read at a port where this heater has more effect.",
+        )
     if not 0.0 < at[0] <= 2.2 * span_mw or not errors[0] < at[0]:
-        raise ConfigError(
+        raise NoFringeError(
             f"{reading} shows less than half a fringe over {span_mw:.3g} mW of {points.name}",
             hint="Sweep further, or read at a port where this heater has more effect.",
         )
@@ -154,6 +164,60 @@ def fit_fringe(
     pairs = [float(number) for pair in zip(at, errors, strict=True) for number in pair]
     n_left_out = len(points.is_valid) - len(y)
     return FringeFit(power_mw, y, residual, f"power of {points.name} (mW)", points.y_label, n_left_out, *pairs)
+
+
+def fit_clearest_fringe(data: ScanData, readings: Sequence[str] = ("*",)) -> FringeFit:
+    """Fit the fringe of the swept heater in the reading that gives Pπ with the smallest relative error.
+
+    Args:
+        data: A scan over a heater current, voltage or power; see :func:`fit_fringe`.
+        readings: Names of channels, with shell wildcards. Channels in decibels are not used.
+
+    Raises:
+        NoFringeError: No reading shows a fringe.
+        ConfigError: There is no such reading, or the scan is not over one heater.
+    """
+    devices = {column.name: column.device for column in data.header.columns if column.name in data.value}
+    names = [name for name in select_names(readings, devices) if not data.unit[name].startswith("dB")]
+    if not names:
+        raise ConfigError(
+            "all selected readings are in decibels, but a fringe is fitted to light in a linear unit",
+            hint="Choose readings in mA or W.",
+        )
+    fits: list[FringeFit] = []
+    errors: list[NoFringeError] = []
+    for name in names:
+        try:
+            fits.append(fit_fringe(data, name))
+        except NoFringeError as error:
+            errors.append(error)
+    if not fits and len(errors) == 1:
+        raise errors[0]
+    if not fits:
+        raise NoFringeError(
+            f"none of the {len(names)} readings that were fitted shows a fringe",
+            hint="Check that the light is on during the scan, sweep further, or read at a port where this heater has "
+            "more effect.",
+        )
+    return min(fits, key=lambda fit: fit.p_pi_error_mw / fit.p_pi_mw)
+
+
+_MAX_CHANCE = 1e-4
+"""Largest probability that noise alone passes for a fringe."""
+
+
+def _is_above_noise(y: Real, residual: Real) -> bool:
+    """Return whether the fringe explains more of the scatter of the points than it could explain of noise (F test)."""
+    from scipy.special import fdtrc
+
+    n_free, n_fitted = len(y) - 5, 4
+    left = float(np.sum(residual**2))
+    explained = float(np.sum((y - y.mean()) ** 2)) - left
+    if n_free < 1 or not left > 0.0:
+        return explained > 0.0
+    # The fit chooses the best of about one period per two points, and of several bends.
+    n_tried = len(y) / 2.0 * len(_BENT_START)
+    return bool(n_tried * fdtrc(n_fitted, n_free, (explained / n_fitted) / (left / n_free)) < _MAX_CHANCE)
 
 
 class _Drive(enum.Enum):

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 _CREATOR_KEYS = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
 FORMATS = tuple(_CREATOR_KEYS)
 _MAX_PANELS = 24
-_PANEL_IN = (9.0, 2.6)
+_PANEL_IN = (8.0, 3.2)
+_NAMES_PER_COLUMN, _MAX_NAMES = 15, 45
+"""Names in one column of a legend, as many as a panel is high, and in the whole legend."""
+_COLUMN_IN = 1.7
+_LINE_STYLES = ("-", "--", ":", "-.")
 
 
 def require_plots() -> None:
@@ -55,8 +59,6 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
     check_target(target, "the picture", overwrite)
     recording = read_recording(source, patterns)
     time_s, columns = recording.time_s, recording.columns
-    from matplotlib.figure import Figure as NewFigure
-
     units = list(dict.fromkeys(column.unit for column in columns))
     if len(units) > _MAX_PANELS:
         raise ConfigError(
@@ -64,19 +66,57 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
             f"{_MAX_PANELS} panels",
             hint="Select fewer channels.",
         )
-    figure = NewFigure(figsize=(_PANEL_IN[0], _PANEL_IN[1] * len(units) + 0.6), layout="constrained")
-    panels = figure.subplots(len(units), 1, sharex=True, squeeze=False)[:, 0]
-    for panel, unit in zip(panels, units, strict=True):
-        for column in columns:
-            if column.unit == unit:
-                _draw(panel, time_s, column)
+    by_unit = [[column for column in columns if column.unit == unit] for unit in units]
+    figure, panels = new_figure(len(units), max(map(len, by_unit)), share_x=True)
+    for panel, unit, lines in zip(panels, units, by_unit, strict=True):
+        for column in lines:
+            _draw(panel, time_s, column)
         panel.set_ylabel(plain_text(unit))
         panel.grid(alpha=0.3)
-        panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
+        add_legend(panel)
     panels[-1].set_xlabel("time (s)")
     figure.suptitle(plain_text(f"{recording.header.bench}: {source.name}"))
     save_figure(figure, target, overwrite)
     return len(columns)
+
+
+def new_figure(n_panels: int = 1, n_names: int = 0, *, share_x: bool = False) -> tuple[Figure, list[Axes]]:
+    """Return a new figure and its panels, stacked vertically, with room for a legend of ``n_names`` names each.
+
+    Lines of a panel that have the same colour have different styles.
+    """
+    from cycler import cycler
+    from matplotlib import rcParams
+    from matplotlib.figure import Figure
+
+    width_in = _PANEL_IN[0] + _COLUMN_IN * _legend_columns(n_names)
+    figure = Figure(figsize=(width_in, _PANEL_IN[1] * n_panels + 0.4), layout="constrained")
+    panels = list(figure.subplots(n_panels, 1, sharex=share_x, squeeze=False)[:, 0])
+    for panel in panels:
+        panel.set_prop_cycle(cycler(linestyle=_LINE_STYLES) * rcParams["axes.prop_cycle"])
+    return figure, panels
+
+
+def add_legend(panel: Axes) -> None:
+    """Add a legend to the right of a panel, where it covers no data; it counts the names for which it has no room."""
+    lines, names = panel.get_legend_handles_labels()
+    if len(names) > _MAX_NAMES:
+        n_named = _MAX_NAMES - 1
+        lines, names = lines[:n_named], [*names[:n_named], f"and {len(names) - n_named} more"]
+        lines.append(panel.plot([], [], linestyle="none")[0])
+    panel.legend(
+        lines,
+        names,
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=_legend_columns(len(names)),
+        fontsize="small",
+        frameon=False,
+    )
+
+
+def _legend_columns(n_names: int) -> int:
+    return -(-min(n_names, _MAX_NAMES) // _NAMES_PER_COLUMN)
 
 
 def save_figure(figure: Figure, target: Path, overwrite: Overwrite) -> None:

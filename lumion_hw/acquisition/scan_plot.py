@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.acquisition.columns import select_names
 from lumion_hw.acquisition.journal import LogHeader
-from lumion_hw.acquisition.plotting import plain_text, require_plots, save_figure
+from lumion_hw.acquisition.plotting import add_legend, new_figure, plain_text, require_plots, save_figure
 from lumion_hw.acquisition.scan_plan import ScanAxis, ScanPlan
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_PANEL_IN = (8.0, 3.2)
 _MAX_PANELS, _MAX_LINES = 24, 200
 
 _Values = Mapping[str, NDArray[np.float64]]
@@ -45,7 +44,7 @@ def draw_scan(
             f"the figure would have {len(panels)} panels, but at most {_MAX_PANELS} can be drawn",
             hint="Choose fewer readings.",
         )
-    figure, axes = new_figure(len(panels))
+    figure, axes = new_figure(len(panels), 0 if is_map else max(map(len, panels)))
     for panel, panel_names in zip(axes, panels, strict=True):
         if is_map:
             _draw_map(panel, moving[0], moving[1], panel_names[0], values, units)
@@ -55,14 +54,6 @@ def draw_scan(
     if target is not None:
         save_figure(figure, Path(target), "own")
     return figure
-
-
-def new_figure(n_panels: int = 1) -> tuple[Figure, list[Axes]]:
-    """Return a new figure and its panels, stacked vertically."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(_PANEL_IN[0], _PANEL_IN[1] * n_panels + 0.4), layout="constrained")
-    return figure, list(figure.subplots(n_panels, 1, squeeze=False)[:, 0])
 
 
 def _group_by_unit(names: Sequence[str], units: Mapping[str, str]) -> list[list[str]]:
@@ -90,7 +81,7 @@ def _draw_lines(panel: Axes, axis: ScanAxis, names: Sequence[str], values: _Valu
     panel.set_xlabel(axis_text(axis))
     panel.set_ylabel(plain_text(units[names[0]]))
     panel.grid(alpha=0.3)
-    panel.legend(loc="best", fontsize="small", frameon=False)
+    add_legend(panel)
 
 
 def _draw_map(
@@ -121,7 +112,7 @@ def draw_fit(
     above.plot(x, y, ".", markersize=4.0, label="measured")
     above.plot(x, y - residual, linewidth=1.0, label="fitted")
     above.set_ylabel(plain_text(labels[1]))
-    above.set_title(plain_text(title), fontsize="small")
+    figure.suptitle(plain_text(title), fontsize="small")
     above.legend(loc="best", fontsize="small", frameon=False)
     below.plot(x, residual, ".", markersize=4.0)
     below.set_ylabel("measured - fitted")

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lumion_hw.acquisition import ber_of_snr, fit_ber, fit_fringe, fit_loss_per_hop, snr_of_ber
+from lumion_hw.acquisition import ScanData, ber_of_snr, fit_ber, fit_fringe, fit_loss_per_hop, snr_of_ber
+from lumion_hw.acquisition.fits import NoFringeError, fit_clearest_fringe
 from lumion_hw.acquisition.journal import LoggedFile
 from lumion_hw.errors import ConfigError
 from tests.acquisition.drawn_scans import LEAST, MAX_RUN_WORK, coverage, drawn
@@ -138,6 +139,48 @@ def test_readings_without_light_give_no_fringe() -> None:
         fit_fringe(data, "meter0.power.1", heater_ohm=1000.0)
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("dark_w", [0.0, 2e-9], ids=["dark", "stray light"])
+def test_noise_shows_no_fringe(seed: int, dark_w: float) -> None:
+    noise = np.random.default_rng(seed).normal(dark_w, 1e-10, 51)
+    data = drawn("mesh0.heater_ma.3", "mA", np.linspace(0.0, 2.5, 51), {("meter0.power.1", "W"): noise})
+    with pytest.raises(NoFringeError, match=r"no fringe above its noise over 6.25 mW of mesh0.heater_ma.3. Check"):
+        fit_fringe(data, "meter0.power.1", heater_ohm=1000.0)
+
+
+def clear_and_faint() -> ScanData:
+    """Return a scan whose second reading shows the fringe of 2.5 mW best; the first is dark, the last in decibels."""
+    rng, ma = np.random.default_rng(1), np.linspace(0.0, 3.0, 60)
+    light = 1.0 + 0.8 * np.cos(np.pi * ma**2 / 2.5 + 0.7)
+    readings = {
+        ("mesh0.monitor.0", "mA"): rng.normal(0.0, 1e-4, 60),
+        ("mesh0.monitor.1", "mA"): 0.1 * light + rng.normal(0.0, 1e-4, 60),
+        ("mesh0.monitor.2", "mA"): 1.0 + 1e-3 * light + rng.normal(0.0, 1e-4, 60),
+        ("sfp-b.rx_power_dbm", "dBm"): 10.0 * np.log10(light),
+    }
+    data = drawn("mesh0.heater_ma.3", "mA", ma, readings)
+    bench_file = LoggedFile("small.yaml", "", (Path(__file__).parents[1] / "data" / "small.yaml").read_text())
+    return dataclasses.replace(data, header=dataclasses.replace(data.header, bench_file=bench_file))
+
+
+def test_the_clearest_fringe_of_all_readings_is_fitted() -> None:
+    found = fit_clearest_fringe(clear_and_faint())
+    assert found.y_label == "mesh0.monitor.1 (mA)"
+    assert found.p_pi_mw == pytest.approx(2.5, rel=0.01)
+
+
+def test_without_a_fringe_the_error_says_so_for_one_reading_or_for_all() -> None:
+    data = clear_and_faint()
+    with pytest.raises(NoFringeError, match=r"mesh0.monitor.0 shows no fringe above its noise"):
+        fit_clearest_fringe(data, ["mesh0.monitor.0"])
+    for name in ("mesh0.monitor.1", "mesh0.monitor.2"):
+        data.value[name][:] = 0.0
+    with pytest.raises(NoFringeError, match=r"none of the 3 readings that were fitted shows a fringe. Check that the"):
+        fit_clearest_fringe(data)
+    with pytest.raises(ConfigError, match=r"all selected readings are in decibels"):
+        fit_clearest_fringe(data, ["sfp-b"])
+
+
 def test_a_fringe_needs_a_current_and_its_resistance() -> None:
     x = np.linspace(1540.0, 1550.0, 20)
     with pytest.raises(ConfigError, match="is in nm, but a fringe fit needs mA, V or mW"):
@@ -238,6 +281,6 @@ def test_a_fit_draws_itself(tmp_path: Path) -> None:
     assert (tmp_path / "fringe.png").stat().st_size > 10_000
     (_, fitted) = figure.axes[0].lines
     assert np.asarray(fitted.get_ydata()) == pytest.approx(found.y - found.residual)
-    assert "Pπ = 2.488 ± 0.013 mW" in figure.axes[0].get_title()
+    assert "Pπ = 2.488 ± 0.013 mW" in figure.get_suptitle()
     with pytest.raises(ConfigError, match="unknown picture format"):
         found.plot(tmp_path / "fringe.bmp")

@@ -11,7 +11,7 @@ import pytest
 from lumion_hw.acquisition.columns import Column, State, Value
 from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow
-from lumion_hw.acquisition.plotting import plot
+from lumion_hw.acquisition.plotting import add_legend, new_figure, plot
 from lumion_hw.cli import main
 from lumion_hw.errors import ConfigError
 
@@ -44,6 +44,25 @@ def test_each_unit_has_a_panel_and_each_column_a_name(recording: Path, tmp_path:
     for text in ("meter0.power.1", "meter0.power.2", "sfp-a.temperature_c", "time (s)", "small: r.h5"):
         assert f"<!-- {text} -->" in picture
     assert picture.count('id="axes_') == 2
+
+
+@pytest.mark.parametrize("n_names", [1, 10, 28, 200])
+def test_the_legend_covers_no_data_and_leaves_the_data_its_room(n_names: int) -> None:
+    figure, (above, below) = new_figure(2, n_names)
+    for number in range(n_names):
+        above.plot([0.0, 1.0], [number, number], label=f"mesh0.monitor.{number}")
+    add_legend(above)
+    below.plot([0.0, 1.0])
+    figure.draw_without_rendering()
+    legend, whole = above.get_legend().get_window_extent(), figure.bbox
+    data = above.get_window_extent()
+    assert legend.x0 >= data.x1
+    assert legend.x1 <= whole.x1
+    assert legend.y0 >= below.get_window_extent().y1
+    assert (data.width >= 500, data.height >= 200) == (True, True)  # of 800 x 320
+    assert len({(line.get_color(), line.get_linestyle()) for line in above.get_lines()}) >= min(n_names, 28)
+    texts = [text.get_text() for text in above.get_legend().get_texts()]
+    assert texts[-1] == ("and 156 more" if n_names == 200 else f"mesh0.monitor.{n_names - 1}")
 
 
 def test_columns_are_chosen_as_those_of_a_log(recording: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lumion_hw import Bench
 from lumion_hw.acquisition import load_scan
 from lumion_hw.cli import main
 
@@ -42,6 +43,21 @@ def test_lumion_plot_draws_a_scan_against_its_setting(tmp_path: Path, capsys: py
     assert f"<!-- {POL}" in text
     assert "time (s)" not in text
     assert "by_instrument" not in text
+
+
+def test_lumion_plot_fits_the_power_per_pi_of_a_heater(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    out, picture = str(tmp_path / "s.h5"), str(tmp_path / "p.png")
+    sweep = ("--set", "sfp-a.enabled=on", "--set", "mesh0.heater_ma.0=0:2:31", "--read", "mesh0.monitor.*")
+    assert main([*command(*sweep, "-o", out)]) == 0
+    capsys.readouterr()
+    assert main(["plot", out, "--fit-fringe", "--out", picture, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    with Bench.emulate(SMALL) as bench:
+        true_mw = float(bench.emulated.world.truth.p_pi_mw[0])
+    assert document["fit"]["p_pi_mw"] == pytest.approx(true_mw, rel=0.1)  # heat reaches the other arm, too
+    assert document["fit"]["p_pi_error_mw"] < 0.02
+    assert Path(picture).stat().st_size > 10_000
 
 
 def test_a_grid_of_flags_and_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
