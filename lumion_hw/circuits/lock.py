@@ -1,8 +1,8 @@
 """Lock of a bench: only one program at a time drives it.
 
 The lock is a file in the bench's state directory, held with ``flock``. The operating system releases it when the
-program ends in any way. If the owner is on another host, the age of its last sign of life decides. A take-over replaces
-the file; the former owner notices in :meth:`BenchLock.check` and stops.
+program ends in any way. If the owner is on another host, the time since it last renewed the file decides. A take-over
+replaces the file; the former owner notices in :meth:`BenchLock.check` and stops.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lumion_hw.files.reading import parse_json
 from lumion_hw.files.writing import writing
 
 STALE_S = 120.0
-"""Time without a sign of life after which an owner on another host counts as dead."""
+"""Time without a renewal of the lock file after which an owner on another host counts as dead."""
 CHANGE_WAIT_S = 30.0
 """Time that a take-over waits for a running change."""
 _LOCK, _CHANGE = "lock", "change.lock"
@@ -111,7 +111,7 @@ class BenchLock:
         self._handle = None
 
     def check(self) -> None:
-        """Check that this program still holds the bench, and record a sign of life.
+        """Check that this program still holds the bench, and renew the lock file.
 
         Raises:
             BusyError: Another program has taken over; this program must not change anything.
@@ -173,7 +173,7 @@ class BenchLock:
         silent_s = _silence_of_s(path)
         holder = (
             f"{owner.name} has been driving this bench with {owner.program!r} since {owner.since_utc}, "
-            f"last sign of life {silent_s:.0f} s ago"
+            f"last heard from {silent_s:.0f} s ago"
         )
         if self._take_over is None:
             served = (
@@ -252,7 +252,7 @@ def _try_lock(handle: int, *, shared: bool = False) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        return True  # the owner's last sign of life decides
+        return True  # the time since the owner renewed the file decides
     return True
 
 

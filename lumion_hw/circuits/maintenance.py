@@ -199,7 +199,7 @@ class CircuitMaintenance:
             SafetyError: A latched fault keeps the heaters off until the user clears it.
             LumionError: As :meth:`run`.
         """
-        # Another program may have taken the bench over. The check also renews the sign of life that other hosts see.
+        # Another program may have taken the bench over. The check also renews the lock file, whose age other hosts see.
         self._service.lock.check()
         if latched_faults(self._setup.bench):
             self._restore_circuits()

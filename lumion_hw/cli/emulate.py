@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,13 +70,13 @@ def emulate(
     HiSLIP. Free ports are chosen unless the bench file fixes them (`emulated_port`, `emulated_hislip_port`). Pass the
     endpoints file to other commands with `--endpoints`, or its addresses to `Bench.open(file, addresses=...)`. Other
     programs inject faults with `lumion fault` and the secret in the endpoints file. The VISA file is for programs that
-    open instruments through VISA.
+    open instruments through VISA. Both files are removed at the end.
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.bench.emulated import emulated_bench
     from lumion_hw.clock import SystemClock
     from lumion_hw.emulator.wires.server import EmulatorServer
-    from lumion_hw.files.writing import check_target, overwrite_policy, write_file
+    from lumion_hw.files.writing import check_target, overwrite_policy
     from lumion_hw.remote.emulated_faults import CONTROL
 
     for path, description in ((endpoints, "the endpoints file"), (visa, "the VISA file")):
@@ -97,16 +98,14 @@ def emulate(
                 server.add_unconnected(_light_link(joined, model.name, bench, clock))
             control = {CONTROL: _serve_faults(server, bench)}
             # The VISA file comes first, so that it is complete when the endpoints file appears.
-            for path, description, content in (
-                (visa, "the VISA file", json.dumps(resources, indent=1) + "\n"),
-                (endpoints, "the endpoints file", _private(addresses | control)),
+            with (
+                _written(visa, "the VISA file", resources, force),
+                _written(endpoints, "the endpoints file", addresses | control, force),
             ):
-                if path is not None:
-                    write_file(path, description, content, overwrite_policy(force))
-            if endpoints is None:  # without the secret, which does not belong on a screen
-                click.echo(json.dumps(addresses, indent=1))
-            note(f"{model.name}: serving {len(bench.devices)} devices, seed {seed}. Press Ctrl-C to stop.")
-            server.run(stop)
+                if endpoints is None:  # without the secret, which does not belong on a screen
+                    click.echo(json.dumps(addresses, indent=1))
+                note(f"{model.name}: serving {len(bench.devices)} devices, seed {seed}. Press Ctrl-C to stop.")
+                server.run(stop)
         finally:
             server.close()
 
@@ -170,14 +169,27 @@ def _serve_faults(server: EmulatorServer, bench: EmulatedBench) -> str:
     return f"{server.add_tcp(FaultPort(FaultControl(bench.faults), secret, encode_error))}/{secret}"
 
 
-def _private(content: object) -> Callable[[Path], None]:
-    """Return a function that writes a JSON file which only its owner may read, because it contains a secret."""
+@contextlib.contextmanager
+def _written(path: Path | None, description: str, content: Mapping[str, object], force: bool) -> Iterator[None]:
+    """Write addresses to a file, if any, and remove it at the end, when they are no longer served."""
+    from lumion_hw.files.writing import overwrite_policy, write_file
 
-    def write(path: Path) -> None:
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    if path is None:
+        yield
+        return
+    text = json.dumps(content, indent=1) + "\n"
 
-    return write
+    def write_private(part: Path) -> None:
+        part.touch(mode=0o600)  # the fault control's address contains a secret
+        part.write_text(text, encoding="utf-8")
+
+    write_file(path, description, write_private, overwrite_policy(force))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, UnicodeError):
+            if path.read_text(encoding="utf-8") == text:  # not that of another emulator
+                path.unlink()
 
 
 def _stop_at_end_of_input(stop: threading.Event) -> None:

@@ -153,7 +153,7 @@ def repaired(target: BenchTarget, unit: str) -> None:
     """Return UNIT (a repaired or drained server or accelerator) to service, as a spare or for a refused job.
 
     If a manager is running, the command sends it the request and waits for the result. The command succeeds when every
-    circuit of the jobs carries light.
+    circuit of the jobs carries light. It prints whether UNIT is a warm or a cold spare now, and why it is cold.
     """
     _request_or_perform(target, "repaired", unit)
 
@@ -341,6 +341,7 @@ def _request_or_perform(target: BenchTarget, action: str, unit: str, reason: str
                 echo_json(outcome.status)
             else:
                 echo_text(f"done by {owner.name} ({owner.program}): every circuit of the jobs carries light")
+                _print_repaired(request, outcome.status)
             return
     with _managed(target, "lumion fabric") as manager:
         if action not in ("recover", "clear"):
@@ -350,6 +351,15 @@ def _request_or_perform(target: BenchTarget, action: str, unit: str, reason: str
         echo_json(document)
     else:
         echo_text(f"connected: {', '.join(document['circuits']) or 'none'}")
+        _print_repaired(request, document)
+
+
+def _print_repaired(request: FabricRequest, status: Mapping[str, Any]) -> None:
+    from lumion_hw.fabric.status import repaired_text
+    from lumion_hw.serving.headline import short_reason
+
+    if request.action == "repaired":
+        echo_text(short_reason(repaired_text(status, request.unit)))
 
 
 def _send_request(directory: Path, request: FabricRequest, manager: LockOwner, timeout_s: float) -> Outcome:

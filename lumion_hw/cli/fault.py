@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.common.opening import ENDPOINTS_HELP, read_endpoints, served_connection, served_option
+from lumion_hw.cli.common.opening import ENDPOINTS_HELP, addresses_of_emulator, served_connection, served_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.errors import ConfigError
 
@@ -75,7 +75,7 @@ def _faults_of(file: str, endpoints: str | None, served: str | None) -> Iterator
         raise ConfigError("--endpoints and --served cannot be combined", hint="Leave one of them out.")
     model = load(file)
     if not served:
-        addresses = read_endpoints(endpoints) if endpoints else {}
+        addresses = addresses_of_emulator(endpoints) if endpoints else {}
         if CONTROL not in addresses:
             raise no_faults(model.name)
         if not addresses.keys() - {CONTROL} <= model.devices.keys():

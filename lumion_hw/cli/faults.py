@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from lumion_hw.interfaces import Fault
 
 _LATCHED = 5
+_INSTEAD = {
+    "lumion fabric run": "It checks for faults itself, and ends with an error if one stays latched. To clear a fault "
+    "now: lumion fabric clear {file} NAME, with the same --endpoints or --state",
+    "lumion serve": "Clear the fault there: on its page, or with its call BENCH:clear fault=NAME",
+}
+"""What to do while another program uses the bench."""
 
 
 @click.command()
@@ -38,7 +44,9 @@ def faults(target: BenchTarget, name: str | None) -> None:
         if owner is not None and target.take_over is None:
             raise BusyError(
                 f"{owner.name} is using this bench with {owner.program!r}",
-                hint="Clear the fault there: on the page of a served bench, or with its call BENCH:clear fault=NAME.",
+                hint=_INSTEAD.get(owner.program, "Wait for it to end, or take over with --take-over {owner}").format(
+                    file=target.file, owner=owner.name
+                ),
             )
         with (
             BenchLock(directory, program, take_over=target.take_over),

@@ -48,7 +48,7 @@ from lumion_hw.fabric.recovery import Recovery
 from lumion_hw.fabric.servers import find_unit, job_requests
 from lumion_hw.fabric.spans import EventCallback, ReportingTimer, SpanTimer, span_documents
 from lumion_hw.fabric.standby import Standby
-from lumion_hw.fabric.status import FabricStatus, FabricStatusMemo
+from lumion_hw.fabric.status import FabricStatus, FabricStatusMemo, repaired_text
 from lumion_hw.fabric.watching import leaves_the_mesh, receiver_state, transmitter_state, watch_targets
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 30.0, 600.0
@@ -474,8 +474,11 @@ class FabricManager(JobCircuits):
         failed = {unit: reason for unit, reason in self.state.failed.items() if unit != name}
         self.journal.record("repaired", dataclasses.replace(self.state, failed=failed), unit=name)
         self.judge.forget(name)
-        self._emit("repaired", {"unit": name})
-        self._connect_and_resume()
+        try:
+            self._connect_and_resume()
+        finally:
+            document = {} if self.status is None else self.status.document()
+            self._emit("repaired", {"unit": name, "words": repaired_text(document, name)})
 
     def restore_bench_file_places(self) -> None:
         """Give all jobs the members of the bench file again and count everything as repaired, after a recovery drill.

@@ -5,7 +5,7 @@ Command line, process variables, metrics and the web page all show this document
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -198,6 +198,20 @@ class FabricStatusMemo:
             found = fabric_status(self._model, state, circuits, manager=manager, standby=standby, recovery=recovery)
             self._last = last = (inputs, found)
         return last[1]
+
+
+def repaired_text(status: Mapping[str, Any], name: str) -> str:
+    """Return what a repaired or drained unit does now, and the reason if it is a cold spare.
+
+    Args:
+        status: A document of :meth:`FabricStatus.document`.
+        name: The server or accelerator that was repaired.
+    """
+    unit = next((unit for unit in status.get("units", ()) if unit["name"] == name), None)
+    if unit is None or (not unit["job"] and not unit["condition"].endswith("spare")):
+        return f"{name} is back"
+    role = f"in service for job {unit['job']}" if unit["job"] else f"as a {unit['condition']}"
+    return f"{name} is back {role}" + (f": {unit['reason']}" if unit["reason"] else "")
 
 
 def _job(model: BenchModel, job: JobModel, state: FabricState, circuits: Collection[str]) -> JobStatus:

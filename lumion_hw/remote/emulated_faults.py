@@ -96,6 +96,14 @@ class FaultPortClient:
             raise decode_error(reply["error"])
         return reply["result"]
 
+    def is_reachable(self) -> bool:
+        """Return whether a program listens at the address."""
+        try:
+            socket.create_connection(self._where, _TIMEOUT_S).close()
+        except OSError:
+            return False
+        return True
+
     def _exchange(self, line: bytes) -> bytes:
         try:
             connection = socket.create_connection(self._where, _TIMEOUT_S)

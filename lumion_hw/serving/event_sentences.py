@@ -60,7 +60,7 @@ _SENTENCES: Mapping[str, tuple[AlarmSeverity, str]] = {
     "fabric recovered": (_NONE, "Fabric recovered: {spare} serves in place of {failed}."),
     "fabric refused": (_MAJOR, "Jobs {jobs} refused: {words}."),
     "fabric spare lost": (_MINOR, "Spare {unit} lost: {words}."),
-    "fabric repaired": (_NONE, "{unit} repaired."),
+    "fabric repaired": (_NONE, "{words}."),
     "fabric fade": (_MINOR, "Light faded and came back, {fades} times so far."),
     "fabric false alarm": (_MINOR, "False alarm, {false_alarms} so far."),
     "fabric searching": (_MINOR, "{words}."),

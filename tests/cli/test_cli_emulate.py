@@ -230,8 +230,31 @@ def test_a_signal_ends_the_service_though_hosts_are_connected_and_takes_the_ptys
         assert process.returncode in ((0, 143) if number == signal.SIGTERM else (0, 130))
         assert not any(link.is_symlink() for link in links)
         assert not links[0].parent.exists()
+        assert list(tmp_path.iterdir()) == [], "the endpoints file leads nowhere"
         assert stdout == ""
         assert "Traceback" not in stderr
+
+
+def test_the_endpoints_of_an_emulator_that_was_killed_are_refused_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endpoints = tmp_path / "endpoints.json"
+    with served(SMALL, tmp_path) as (process, _):
+        process.kill()
+        process.wait()
+        for command in (["log", "-c", "meter0"], ["fault", "list"], ["monitor", "-c", "meter0"]):
+            name, *more = command
+            assert main([name, str(SMALL), *more, "--endpoints", str(endpoints)]) == 4
+            assert capsys.readouterr().err == (
+                f"lumion: the emulator that wrote {endpoints} is not running. "
+                f"Start it again: lumion emulate BENCH --endpoints {endpoints}\n"
+            )
+
+
+def test_an_emulator_leaves_the_endpoints_of_another_alone(tmp_path: Path) -> None:
+    with served(SMALL, tmp_path):
+        (tmp_path / "endpoints.json").write_text('{"mesh0": "tcp://127.0.0.1:9"}')
+    assert (tmp_path / "endpoints.json").read_text() == '{"mesh0": "tcp://127.0.0.1:9"}'
 
 
 def test_without_a_file_the_addresses_are_one_document_on_stdout(not_for_ever: Bound) -> None:

@@ -134,6 +134,30 @@ def test_where_a_manager_runs_it_does_what_is_asked_and_the_outcome_is_reported(
     ]
 
 
+@pytest.mark.parametrize(
+    ("state", "circuits", "says"),
+    [
+        (FabricState(), ("sfp-c:sfp-c",), "c is back as a warm spare"),
+        (FabricState(cold={"c": "no path from port 6 to port 8. Use other ports."}), (),
+         "c is back as a cold spare: no path from port 6 to port 8"),
+        (FabricState(places={"b": "c"}), (), "c is back in service for job a-b"),
+    ],
+    ids=["warm", "cold", "in service"],
+)  # fmt: skip
+def test_the_answer_to_repaired_says_what_the_unit_does_now(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], state: FabricState, circuits: tuple[str, ...], says: str
+) -> None:
+    def perform(request: FabricRequest) -> dict[str, object]:
+        assert request == FabricRequest("repaired", "c")
+        found = fabric_status(load(SMALL), state, circuits, manager="lumion fabric run of ada@lab3:4711")
+        assert found is not None
+        return found.document()
+
+    with BenchLock(tmp_path, "lumion fabric run") as lock, serving_requests(lock, tmp_path, perform):
+        assert main(["fabric", "repaired", str(SMALL), "--state", str(tmp_path), "c"]) == 0
+        assert capsys.readouterr().out.splitlines()[1:] == [says]
+
+
 def test_the_status_of_a_running_manager_is_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def perform(request: FabricRequest) -> dict[str, object]:
         assert request == FabricRequest("status")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lumion_hw import Bench
+from lumion_hw.circuits import BenchLock
 from lumion_hw.cli import main
 from lumion_hw.errors import ConfigError, ConnectError, LinkError
 from tests.cli.test_cli_emulate import served
@@ -109,7 +110,10 @@ def test_the_endpoints_of_another_emulator_are_refused(endpoints: Path, fault: L
     other.write_text(json.dumps(addresses | {"@faults": addresses["@faults"].rpartition("/")[0] + "/guess"}))
     assert "secret" in fault("inject", "mesh0", "hang", code=2, options=("--endpoints", str(other)))[1]
     other.write_text(json.dumps(addresses | {"@faults": "tcp://127.0.0.1:9/guess"}))
-    assert "Check that `lumion emulate` runs" in fault("list", code=4, options=("--endpoints", str(other)))[1]
+    assert (
+        f"the emulator that wrote {other} is not running. Start it again"
+        in (fault("list", code=4, options=("--endpoints", str(other)))[1])
+    )
     with (
         Bench.open(SMALL, addresses={"@faults": "tcp://127.0.0.1:9/guess"}, only=()) as bench,
         pytest.raises(ConnectError),
@@ -125,3 +129,19 @@ def test_the_two_commands_point_at_each_other(capsys: pytest.CaptureFixture[str]
     for command, other in (("fault", "`lumion faults`"), ("faults", "`lumion fault`")):
         assert main([command, "--help"]) == 0
         assert other in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("lumion fabric run", f"To clear a fault now: lumion fabric clear {SMALL} NAME, with the same --endpoints"),
+        ("lumion serve", "Clear the fault there: on its page, or with its call BENCH:clear fault=NAME"),
+        ("lumion hold", "Wait for it to end, or take over with --take-over "),
+    ],
+)
+def test_latched_faults_of_a_bench_in_use_are_cleared_through_the_program_that_uses_it(
+    program: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with BenchLock(tmp_path, program):
+        assert main(["faults", str(SMALL), "--state", str(tmp_path)]) == 6
+        assert says in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,8 +42,8 @@ def standing(manager: FabricManager) -> list[str]:
 
 
 def test_a_spare_takes_the_place_of_a_drained_server_and_the_job_goes_on(bench: Bench, tmp_path: Path) -> None:
-    hooks, events = HookLog(), list[str]()
-    with managed(bench, tmp_path, hooks=hooks, on_event=lambda event, _: events.append(event)) as manager:
+    hooks, events = HookLog(), dict[str, Any]()
+    with managed(bench, tmp_path, hooks=hooks, on_event=events.__setitem__) as manager:
         manager.begin()
         status = FabricRequest("drain", "b", "new memory").perform(manager)
         assert hooks.calls == ["stop b", "rebuild a c", "restore", "go"]
@@ -59,6 +60,7 @@ def test_a_spare_takes_the_place_of_a_drained_server_and_the_job_goes_on(bench: 
             manager.drain("b")
         status = FabricRequest("repaired", "b").perform(manager)
         assert [unit["condition"] for unit in status["units"]] == ["in service", "warm spare", "in service"]
+        assert events["repaired"] == {"unit": "b", "words": "b is back as a warm spare"}
 
 
 def test_a_drained_spare_is_used_no_longer(manager: FabricManager) -> None:

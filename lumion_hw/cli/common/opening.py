@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lumion_hw.cli.common.numbers import SEED
-from lumion_hw.errors import ConfigError, name_hint
+from lumion_hw.errors import ConfigError, ConnectError, name_hint
 from lumion_hw.interfaces.wiring import NO_ENDS, FibreEnds
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def open_bench(
 
     Raises:
         ConfigError: Both an emulation and endpoints were requested, or the endpoints file is invalid.
+        ConnectError: The emulator that wrote the endpoints file is not running.
     """
     from lumion_hw.bench.bench import Bench
 
@@ -110,7 +111,7 @@ def open_bench(
         raise ConfigError("--emulate and --endpoints cannot be combined", hint="Leave one of them out.")
     if emulate:
         return Bench.emulate(file, seed=seed, only=only, aged_s=aged_s, ends=ends)
-    addresses = read_endpoints(endpoints) if endpoints else None
+    addresses = addresses_of_emulator(endpoints) if endpoints else None
     return Bench.open(
         file,
         addresses=addresses,
@@ -146,10 +147,29 @@ def read_endpoints(path: str) -> dict[str, str]:
     """Read an endpoints file and return its addresses by device name. Raises ``ConfigError`` if it is invalid."""
     from lumion_hw.files.reading import MEGABYTE, read_json
 
-    document = read_json(Path(path), "endpoints file", max_bytes=MEGABYTE, hint="`lumion emulate` writes one.")
+    hint = "`lumion emulate` writes one, and removes it when it ends."
+    document = read_json(Path(path), "endpoints file", max_bytes=MEGABYTE, hint=hint)
     if not isinstance(document, dict) or not all(isinstance(address, str) for address in document.values()):
         raise ConfigError(
             f"{path} is not an endpoints file: expected a JSON object that maps device names to addresses",
-            hint="`lumion emulate` writes one.",
+            hint=hint,
         )
     return document
+
+
+def addresses_of_emulator(path: str) -> dict[str, str]:
+    """Read the endpoints file of a running emulator and return its addresses, with that of its fault control if any.
+
+    Raises:
+        ConfigError: The endpoints file is invalid.
+        ConnectError: The emulator is not running; it was killed before it could remove the file.
+    """
+    from lumion_hw.remote.emulated_faults import CONTROL, FaultPortClient
+
+    addresses = read_endpoints(path)
+    if CONTROL in addresses and not FaultPortClient(addresses[CONTROL]).is_reachable():
+        raise ConnectError(
+            f"the emulator that wrote {path} is not running",
+            hint=f"Start it again: lumion emulate BENCH --endpoints {path}",
+        )
+    return addresses
