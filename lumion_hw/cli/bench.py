@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.common.bench_notes import bench_notes, unseen_notes
+from lumion_hw.cli.common.bench_notes import bench_notes, unseen_notes, unseen_pucs
 from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, error_document, json_option, note
 from lumion_hw.errors import ConfigError
@@ -54,7 +54,7 @@ def check(ctx: click.Context, file: str, as_json: bool) -> None:
         "not detected. Use paths under /dev/serial/by-id, and check once with light which device is which."
         for kind, names in indistinguishable_devices(model).items()
     ]
-    notes += [*bench_notes(model), *unseen_notes(model, file)]
+    notes += [*bench_notes(model), *unseen_notes(unseen_pucs(model), f"`lumion mesh show --mesh {file}`")]
     if as_json:
         echo_json({"file": file, "name": model.name, "valid": True, **counts, "notes": notes})
         return

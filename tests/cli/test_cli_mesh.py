@@ -58,6 +58,33 @@ def test_cells_without_light_from_the_wired_inputs_are_marked_and_named(
     assert warning in capsys.readouterr().err
 
 
+def test_many_cells_without_light_end_in_one_line_that_counts_them(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a Clements mesh of twelve modes, light from mode 0 enters one MZI of the first column, none of the next."""
+    document = yaml.safe_load((ROOT / "examples" / "benches" / "clements-12x12-photodiodes.yaml").read_text())
+    document["wiring"]["inputs"] = document["wiring"]["inputs"][:1]
+    bench, picture = tmp_path / "bench.yaml", tmp_path / "mesh.svg"
+    bench.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    assert main(["mesh", "show", "--mesh", str(bench), "-o", str(picture)]) == 0
+    *named, summary = capsys.readouterr().err.splitlines()[1:]
+    n_dark = picture.read_text(encoding="utf-8").count(", no light")
+    assert len(named) == 4
+    assert n_dark > 4
+    assert summary == f"{n_dark} PUCs in all are not measured; the picture marks them."
+    assert main(["bench", "check", str(bench)]) == 0
+    assert f"not measured; `lumion mesh show --mesh {bench}` marks them." in capsys.readouterr().err
+
+
+def test_show_draws_states_and_couplings(tmp_path: pathlib.Path) -> None:
+    picture = tmp_path / "mesh.svg"
+    settings = ["--state", "3=bar", "--state", "4=cross", "--state", "5=0.25"]
+    assert main(["mesh", "show", *settings, "-o", str(picture)]) == 0
+    text = picture.read_text(encoding="utf-8")
+    for title in ("PUC 3: bar", "PUC 4: cross", "PUC 5: coupling 0.25", "PUC 6: no state"):
+        assert f"<title>{title}" in text
+
+
 def test_a_mesh_shown_as_json_is_read_back_by_the_other_commands(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,12 +162,13 @@ def test_what_cannot_be_routed_is_one_paragraph_and_exit_code_3(capsys: pytest.C
     [
         (["route", "--connect", "0-5"], "'0-5' is not of the form 5:12"),
         (["route", "--connect", "0:5", "--stuck", "3"], "not of the form PUC=VALUE"),
-        (["route", "--connect", "0:5", "--stuck", "3=half"], "'half' is not a finite number"),
+        (["route", "--connect", "0:5", "--stuck", "3=half"], "'half' is not a state; give bar, cross or a coupling"),
         (["route", "--connect", "0:5", "--stuck", "99=bar"], "faulty PUCs [99] do not exist"),
         (["route", "--connect", "0:5", "--mesh", "rings:x"], "'x' is not of the form"),
         (["show", "--mesh", "rings:0"], "cannot build a mesh of 0 rings"),
         (["show", "--mesh", "absent.json"], "mesh file absent.json"),
-        (["show", "--state", "3=half"], "'half' is not a state"),
+        (["show", "--state", "3=half"], "'half' is not a state; give bar, cross or a coupling from 0 to 1"),
+        (["show", "--state", "3=1.5"], "1.5 is out of range; give 0 to 1"),
         (["show", "--state", "72=bar"], "there is no PUC 72; this mesh has PUCs 0 to 71"),
         (
             ["show", "--mesh", str(CLEMENTS), "--state", "0=bar"],

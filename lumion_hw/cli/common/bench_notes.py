@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from lumion_hw.cli.common.output import note
@@ -50,13 +50,17 @@ def wired_ports(model: BenchModel) -> set[int] | None:
     return ports | set(model.monitors()) if ports else None
 
 
-def unseen_notes(model: BenchModel, file: str) -> list[str]:
-    """Return warnings about PUCs whose light reaches no monitor or meter; the last one counts those left out."""
-    texts = [f"{text}." for text in unseen_pucs(model).values()]
+def unseen_notes(unseen: Mapping[int, str], picture: str) -> list[str]:
+    """Return warnings about PUCs whose light reaches no monitor or meter; the last one counts all if they are many.
+
+    Args:
+        unseen: Result of :func:`unseen_pucs`.
+        picture: What marks all of them, such as a command.
+    """
+    texts = [f"{text}." for text in unseen.values()]
     if len(texts) <= _MAX_UNSEEN:
         return texts
-    more = f"{len(texts) - _MAX_UNSEEN} more PUCs are not measured either; `lumion mesh show {file}` marks all of them."
-    return [*texts[:_MAX_UNSEEN], more]
+    return [*texts[:_MAX_UNSEEN], f"{len(texts)} PUCs in all are not measured; {picture} marks them."]
 
 
 def _heater_notes(model: BenchModel) -> list[str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lumion_hw.cli.common.bench_notes import unseen_pucs, wired_ports
+from lumion_hw.cli.common.bench_notes import unseen_notes, unseen_pucs, wired_ports
 from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MAX_COUNT, PORT, SEED, Number, count_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
@@ -20,6 +21,7 @@ from lumion_hw.cli.mesh.program import program
 if TYPE_CHECKING:
     from lumion_hw.mesh.layout.faults import MeshFaults
     from lumion_hw.mesh.layout.topology import MeshTopology, State
+    from lumion_hw.mesh.picture.values import PictureValues
     from lumion_hw.mesh.routing import Routing
     from lumion_hw.mesh.routing.matchings import AllToAll
 
@@ -60,7 +62,13 @@ def _fault_options(function: _Command) -> _Command:
 @mesh.command()
 @_mesh_option
 @_fault_options
-@click.option("--state", "states", multiple=True, metavar="PUC=STATE", help="State of a PUC: bar or cross.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    metavar="PUC=STATE",
+    help="State of a PUC: bar, cross, or its coupling: the share of the power, from 0 to 1, that changes the rail.",
+)
 @out_option("SVG file to write.  [default: standard output]", "--output", "-o")
 @force_option
 @json_option
@@ -82,7 +90,7 @@ def show(
 
     topology, channels = _mesh_and_channels(layout)
     faults = _faults(topology, stuck, excess_loss, dead_ports)
-    puc_states = _states(topology, states)
+    settings = _settings(topology, states)
     if as_json:
         echo_json(topology.to_dict())
     if output is not None or not as_json:
@@ -92,10 +100,18 @@ def show(
 
             model = load_bench(layout)
             unlit, fibres = unseen_pucs(model), wired_ports(model)
-        svg = mesh_svg(topology, states=puc_states, failed=failed, unlit=unlit, heater_channels=channels, fibres=fibres)
+        svg = mesh_svg(
+            topology,
+            states={puc: setting for puc, setting in settings.items() if not isinstance(setting, float)},
+            values=_couplings(settings),
+            failed=failed,
+            unlit=unlit,
+            heater_channels=channels,
+            fibres=fibres,
+        )
         _write(svg, output, force)
-        for text in unlit.values():
-            note(f"{text}.")
+        for text in unseen_notes(unlit, "the picture"):
+            note(text)
 
 
 @mesh.command()
@@ -384,25 +400,33 @@ def _faults(
 
     stuck_at: dict[int, State | float] = {}
     for puc, value in (_assignment(text) for text in stuck):
-        stuck_at[puc] = _COUPLING.convert(value, None, None) if value not in ("bar", "cross") else _state(value)
+        stuck_at[puc] = _setting(value)
     losses = {puc: _LOSS_DB.convert(value, None, None) for puc, value in (_assignment(text) for text in excess_loss)}
     faults = MeshFaults(stuck_at, losses, frozenset(dead_ports))
     faults.check(topology)
     return faults
 
 
-def _states(topology: MeshTopology, texts: Sequence[str]) -> dict[int, State]:
+def _settings(topology: MeshTopology, texts: Sequence[str]) -> dict[int, State | float]:
+    """Return the states and couplings of PUCs, from texts such as ``10=bar`` and ``3=0.5``."""
     from lumion_hw.mesh.layout.cells import CELL_KINDS
 
-    states: dict[int, State] = {}
+    settings: dict[int, State | float] = {}
     for puc, value in map(_assignment, texts):
         if puc >= topology.n_pucs:
             raise click.BadParameter(f"there is no PUC {puc}; this mesh has PUCs 0 to {topology.n_pucs - 1}")
         kind = CELL_KINDS[topology.cell_kinds[puc]]
         if not kind.interferes:
             raise click.BadParameter(f"PUC {puc} has no states: it is a {kind.description}")
-        states[puc] = _state(value)
-    return states
+        settings[puc] = _setting(value)
+    return settings
+
+
+def _couplings(settings: Mapping[int, State | float]) -> PictureValues | None:
+    from lumion_hw.mesh.picture.values import PictureValues
+
+    couplings = {puc: setting for puc, setting in settings.items() if isinstance(setting, float)}
+    return PictureValues("coupling", "", couplings, scale=(0.0, 1.0)) if couplings else None
 
 
 def _evenly_spaced_ports(topology: MeshTopology, count: int) -> list[int]:
@@ -432,9 +456,12 @@ def _assignment(text: str) -> tuple[int, str]:
     return int(puc), value
 
 
-def _state(text: str) -> State:
+def _setting(text: str) -> State | float:
     if text == "bar":
         return "bar"
     if text == "cross":
         return "cross"
-    raise click.BadParameter(f"{text!r} is not a state; give bar or cross")
+    with contextlib.suppress(ValueError):
+        float(text)
+        return _COUPLING.convert(text, None, None)
+    raise click.BadParameter(f"{text!r} is not a state; give bar, cross or a coupling from 0 to 1")

@@ -298,7 +298,10 @@ class _Marks:
     def text(self, puc: int, kind: str) -> str:
         """Return the tooltip of a PUC."""
         if self.values is not None and puc in self.values.pucs:
-            return f"PUC {puc}: {self.values.pucs[puc]:.4g} {self.values.unit}"
+            value = f"{self.values.pucs[puc]:.4g}"
+            return f"PUC {puc}: " + (
+                f"{value} {self.values.unit}" if self.values.unit else f"{self.values.name} {value}"
+            )
         state = self.states.get(puc) or "no state"
         tooltip = state if kind == PUC else CELL_KINDS[kind].description
         if kind != PUC and CELL_KINDS[kind].passes == "any":
@@ -448,7 +451,8 @@ def _key_entries(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> list[tu
     kinds = {name: CELL_KINDS[name] for name in mesh.cell_kinds}
     puc, size = CELL_KINDS[PUC], SymbolSize.of(_KEY_SCALE, RAIL)
     legend: list[tuple[Symbol, str]] = []
-    stated = [marks.states.get(cell) for cell in np.flatnonzero(mesh.interferes).tolist()]
+    valued = set() if marks.values is None else set(marks.values.pucs)
+    stated = [marks.states.get(cell) for cell in np.flatnonzero(mesh.interferes).tolist() if cell not in valued]
     if "bar" in stated:
         legend.append((Symbol(puc, "bar"), "= bar: keeps its rail"))
     if "cross" in stated:

@@ -36,12 +36,14 @@ class PictureValues:
         name: Name of the quantity, written at the colour scale.
         pucs: Numbers by PUC; PUCs without a number are drawn empty.
         cells: Numbers by cell, in the order of ``MeshTopology.faces``.
+        scale: Ends of the colour scale; by default the smallest and the largest number.
     """
 
     name: str
     unit: str
     pucs: Mapping[int, float] = field(default_factory=dict)
     cells: Mapping[int, float] = field(default_factory=dict)
+    scale: tuple[float, float] | None = None
 
     def check(self, mesh: MeshTopology) -> None:
         """Check that the numbers can be drawn on a mesh.
@@ -59,8 +61,15 @@ class PictureValues:
             )
 
     @property
+    def title(self) -> str:
+        """Quantity with its unit, if it has one."""
+        return f"{self.name}, {self.unit}" if self.unit else self.name
+
+    @property
     def limits(self) -> tuple[float, float]:
-        """Smallest and largest of the numbers: the ends of the colour scale."""
+        """Ends of the colour scale."""
+        if self.scale is not None:
+            return self.scale
         numbers = [*self.pucs.values(), *self.cells.values()]
         return (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
 
@@ -91,6 +100,8 @@ class PictureValues:
         size = max(abs(low), abs(high), 1e-12)
         if not 1e-3 <= size < 1e4:
             return f"{value:.1e}"
+        if self.scale is not None:
+            return f"{value:.2g}"
         # About two significant digits of the largest number; on a logarithmic scale, of each number.
         digits = max(0, 1 - math.floor(math.log10(size)))
         if self.logarithmic and value:
@@ -140,7 +151,7 @@ def _scale(page: PageLayout, values: PictureValues) -> Iterator[str]:
         yield _text(
             left + position * _SCALE_WIDTH, 57, values.format_value(values.value_at(position)), 11, anchor=anchor
         )
-    text = f"{values.name}, {values.unit}{' (logarithmic)' if values.logarithmic else ''}"
+    text = f"{values.title}{' (logarithmic)' if values.logarithmic else ''}"
     yield _text(left + _SCALE_WIDTH, 23, text, 12, anchor="end")
 
 

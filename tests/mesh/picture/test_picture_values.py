@@ -58,6 +58,16 @@ def test_numbers_of_many_sizes_get_a_logarithmic_scale() -> None:
     assert [values.format_value(value) for value in (0.1, 1.0, 10.0)] == ["0.10", "1.0", "10"]
 
 
+def test_couplings_have_no_unit_and_a_scale_from_bar_to_cross() -> None:
+    values = PictureValues("coupling", "", {3: 0.5, 4: 0.05}, scale=(0.0, 1.0))
+    root = drawn(values)
+    assert body(root, 3) == (colour_at(0.5), "PUC 3: coupling 0.5")
+    assert body(root, 4) == (colour_at(0.05), "PUC 4: coupling 0.05")
+    texts = [node.text for node in root.iter(f"{SVG}text")]
+    assert {"coupling", "0", "0.05", "1"} <= set(texts)
+    assert "no state given" not in texts
+
+
 def test_letters_are_light_on_dark_and_dark_on_light() -> None:
     values = PictureValues("σ", "mrad", {0: 1.0, 1: 2.0})
     assert values.colours(1.0)[1] == "#ffffff"
