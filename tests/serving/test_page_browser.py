@@ -338,6 +338,16 @@ def test_alarms_of_a_module_with_one_cause_are_one_line(staged) -> None:
     assert staged.driver.execute_script(script) == 5  # with the silent sfp-c and the circuit of a_state()
 
 
+def test_a_fault_of_the_controller_is_one_alarm_that_says_how_to_clear_it_on_a_served_bench(staged) -> None:
+    trouble = "mesh0: the mesh controller has switched its heaters off. Clear each fault: `lumion faults BENCH --clear`"
+    health = replace(a_state().health, faults=("ESTOP (id 1)",), trouble=trouble)
+    staged.owner.publish(health=health)
+    staged.driver.get(staged.server.address)
+    says = "switched off: ESTOP (id 1). Remove the cause, then clear the fault with the call small:clear."
+    until(lambda: says in staged.text("#alarm-list"), 30.0)
+    assert "lumion faults" not in staged.text("#alarm-list")
+
+
 def test_the_page_is_read_by_keyboard_and_by_screen_readers(staged) -> None:
     from selenium.webdriver.common.keys import Keys
 

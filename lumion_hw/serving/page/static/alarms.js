@@ -51,11 +51,13 @@ function mergeDevices(alarms) {
 function findAlarms() {
   const found = [], silent = known.health?.silent ?? {};
   for (const [name, [since, why]] of Object.entries(silent)) found.push([3, name, `silent for ${duration(serverNow() - since)}: ${why}`]);
-  for (const fault of known.health?.faults ?? []) found.push([2, "mesh controller", `switched off: ${fault}`]);
-  if (known.health?.trouble) found.push([2, "maintenance", known.health.trouble]);
+  const faults = known.health?.faults ?? [], clearing = known.about.writes ? "under Control" : `with the call ${known.about.bench}:clear`;
+  for (const fault of faults) found.push([2, "mesh controller", `switched off: ${fault}. Remove the cause, then clear the fault ${clearing}.`]);
+  // The maintenance fails because of the fault, and its message names commands for a bench that is not served.
+  if (known.health?.trouble && !faults.length) found.push([2, "maintenance", known.health.trouble]);
   for (const alarm of [...known.fabric?.alarms ?? [], ...known.joined?.alarms ?? []]) found.push([alarm.severity, alarm.subject, [alarm.condition, alarm.reason].filter(Boolean).join(": ")]);
   // With a fault of the controller all circuits are dark, as the headline says.
-  const circuits = known.health?.faults?.length ? [] : known.circuits.filter((circuit) => circuit.severity);
+  const circuits = faults.length ? [] : known.circuits.filter((circuit) => circuit.severity);
   for (const circuit of circuits) found.push([circuit.severity, circuit.name, circuit.fault || circuit.marks.join("; ") || circuit.unseen]);
   found.push(...pointAlarms(silent));
   return found.sort((one, other) => other[0] - one[0]);
