@@ -123,6 +123,12 @@ def test_a_refused_circuit_names_the_nearest_feasible_one_and_nothing_is_changed
     assert np.array_equal(bench.driven_ma(), driven_ma)
 
 
+def test_of_a_connected_circuit_the_nearest_one_is_that_without_the_limits(bench: LastingBench) -> None:
+    apply(bench, AB)
+    with pytest.raises(CircuitError, match=r"Nearest feasible circuit: sfp-a:sfp-b without these limits\."):
+        apply(bench, replace(AB, min_margin_db=40.0))
+
+
 def test_the_rest_is_applied_if_refused_circuits_are_skipped(bench: LastingBench) -> None:
     apply(bench, CA)
     difference = apply(bench, AB, SHORT, on_refusal="skip")

@@ -51,7 +51,10 @@ class CircuitRefusal:
         if self.alternative is None:
             return "No similar circuit is feasible."
         condition = ", if planned together with the other new ones" if self.needs_others else ""
-        return f"Nearest feasible circuit{condition}: {describe_request(self.alternative)}."
+        alternative = describe_request(self.alternative)
+        if alternative == self.request.name:  # the same ends with the default limits
+            alternative += " without these limits"
+        return f"Nearest feasible circuit{condition}: {alternative}."
 
 
 @dataclass(frozen=True)
