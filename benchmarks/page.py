@@ -86,7 +86,17 @@ class Publisher:
         health = served.ServedHealth(0.0, {}, "circuits")
         lease = served.ServedLease()
         return served.ServedState(
-            self._number, now_s, BENCH, points, mesh, circuits, (), None, None, lease, health, is_emulated=True
+            number=self._number,
+            time_s=now_s,
+            bench=BENCH,
+            points=points,
+            mesh=mesh,
+            circuits=circuits,
+            events=(),
+            job=None,
+            lease=lease,
+            health=health,
+            is_emulated=True,
         )
 
     def subscribe(self) -> Any:

@@ -243,6 +243,15 @@ def test_a_page_that_takes_nothing_for_long_is_given_up(owner, server, monkeypat
     page.close()
 
 
+def test_a_state_that_cannot_be_sent_is_logged_with_its_error(owner, server, caplog) -> None:
+    page = Reader(server.address)
+    page.next_state()
+    owner.publish(health=object())
+    until(lambda: "AttributeError" in caplog.text, 60.0)
+    assert "a page is not updated any longer" in caplog.text
+    page.close()
+
+
 def test_one_page_too_many_is_told_so(server, monkeypatch) -> None:
     monkeypatch.setattr(stream, "MAX_PAGES", 2)
     pages = [Reader(server.address) for _ in range(2)]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from benchmarks.page import Publisher
 from lumion_hw.fabric import FabricAlarm, Span
 from lumion_hw.serving.history import MAX_INTERVALS
 from lumion_hw.serving.page.updates import PageUpdates, margin_curves, to_json
@@ -25,6 +26,14 @@ def updates() -> PageUpdates:
     made = PageUpdates({"devices": [], "writes": False})
     made.update(a_state(1))
     return made
+
+
+def test_the_states_of_the_benchmark_are_those_of_an_owner() -> None:
+    """A benchmark with states that pages cannot show measures nothing."""
+    updates = PageUpdates({"devices": [], "writes": False})
+    updates.update(Publisher().state)
+    parts = told(updates)["parts"]
+    assert (len(parts["points"]), len(parts["circuits"])) == (184, 6)
 
 
 def test_a_new_page_is_told_everything(updates) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from lumion_hw.serving.owner import BenchOwner
 from lumion_hw.serving.page.updates import PageUpdates
+
+_log = logging.getLogger(__name__)
 
 MAX_PAGES = 64
 """Maximum number of open pages."""
@@ -129,7 +132,9 @@ class EventResponse(Response):
             stream.n_pages -= 1
             for task in (disconnect, sending):
                 task.cancel()
-            await asyncio.gather(disconnect, sending, return_exceptions=True)
+            _, failure = await asyncio.gather(disconnect, sending, return_exceptions=True)
+            if isinstance(failure, Exception) and not isinstance(failure, OSError):  # nor that the page is gone
+                _log.error("a page is not updated any longer", exc_info=failure)
 
     async def _send_updates(self, send: Send) -> None:
         await _send_with_timeout(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
