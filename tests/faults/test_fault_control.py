@@ -147,6 +147,7 @@ def test_a_lane_has_the_faults_of_its_module() -> None:
         (("inject", "mesh0", "trip", {"source": {"a": []}}), ConfigError, "source is"),
         (("clear", "mesh0", "trip", {"source": [5]}), ConfigError, "not active"),
         (("inject", BENCH, "kill_modules", {"modules": [[1]]}), ConfigError, "no module"),
+        (("clear", BENCH, "kill_modules", {"modules": "sfp-a"}), ConfigError, "Inject revive_modules with the same"),
         (("inject", BENCH, "kill_port", {"prt": "1"}), ConfigError, "kill_port has no argument prt"),
         (("inject", BENCH, "kill_modules", {"modules": "sfp-x"}), ConfigError, "no module sfp-x.*Do you mean sfp-a"),
         (("inject", BENCH, "drift_power", {"port": "5", "trajectory_db": "0:1,2"}), ConfigError, "0:0,60:2.5"),

@@ -103,6 +103,11 @@ class FaultControl:
     def _clear(self, target: str, fault: str, arguments: Arguments) -> None:
         row = find_fault(self._faults.list_faults(target), fault, target)
         values = _values(row, arguments)
+        if self._supplies(target, fault):
+            (opposite,) = _SUPPLY.keys() - {fault}
+            raise ConfigError(
+                f"{fault} cannot be cleared", device=target, hint=f"Inject {opposite} with the same modules instead."
+            )
         if row.end is None:
             self._faults.end(target, fault, **values)  # raises the error that lists the faults that end
         self._forget_ended()
