@@ -45,10 +45,10 @@ COLUMNS = (
     ("passive mrad", "passive_mrad", ".2f"),
     ("bound", "passive_bound_mrad", ".2f"),
     ("CPU s", "cpu_s", ".0f"),
-    ("memory MB", "memory_mb", ".0f"),
+    ("memory MiB", "memory_mib", ".0f"),
     ("hardware s", "hardware_s", ".0f"),
 )
-COSTS = ("cpu_s", "memory_mb", "hardware_s")
+COSTS = ("cpu_s", "memory_mib", "hardware_s")
 
 
 def document(pucs: int) -> dict[str, Any]:
@@ -91,8 +91,8 @@ def one(pucs: int, seed: int) -> dict[str, Any]:
         path.write_text(yaml.safe_dump(document(pucs)), encoding="utf-8")
         result = goals.calibrated(path, seed)
     # Linux reports kB.
-    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
-    return {"pucs": pucs, "faults": result["faults"], "figures": result["figures"] | {"memory_mb": memory_mb}}
+    memory_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+    return {"pucs": pucs, "faults": result["faults"], "figures": result["figures"] | {"memory_mib": memory_mib}}
 
 
 def print_table(results: Sequence[Mapping[str, Any]]) -> None:

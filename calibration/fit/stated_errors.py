@@ -100,21 +100,18 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores, by_sign
     }
     # A factor from few monitors scatters: only what is above its scatter is an objection.
     unexplained = {name: value * significant[name] / factors[name] for name, value in unexplained.items()}
-    doubts, fit, heaters = (
-        find_objections(space, fit, scores, unexplained),
-        replace(fit, stated=total),
-        np.arange(2 * space.mesh.n_pucs),
-    )
+    doubts, fit = find_objections(space, fit, scores, unexplained), replace(fit, stated=total)
     for heater, relative in space.physics.unsteady.items():
-        fit = with_law_error(space, fit, np.where(heaters == heater, relative, 0.0))
+        fit = with_law_error(space, fit, relative, [heater])
     return StatedErrors(fit, widened, doubts)
 
 
-def with_law_error(space: ParameterSpace, fit: FitResult, relative: Real) -> FitResult:
-    """Return the fit with an error that changes each heater's phase by its own share, ``(heaters,)``."""
+def with_law_error(space: ParameterSpace, fit: FitResult, relative: float, heaters: Sequence[int]) -> FitResult:
+    """Return the fit with an error that changes the phases of some heaters by the same share."""
     change = np.zeros(space.size)
     for term in LAW_TERMS:
-        change[space.group(term)] = relative * fit.vector[space.group(term)]
+        places = space.group(term).start + np.asarray(heaters)
+        change[places] = relative * fit.vector[places]
     change = change[fit.free]
     return replace(fit, stated=(fit.inverse if fit.stated is None else fit.stated) + np.outer(change, change))
 

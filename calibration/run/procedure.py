@@ -459,7 +459,7 @@ class Calibration:
         heat = np.cumsum((observations.currents_ma**2).sum(axis=1) * lasted_s)
         since_fit = heat[late].mean() - heat[self._fitted].mean()
         share = change.relative * float(np.clip(since_fit / (heat[late].mean() - heat[early].mean()), 0.0, 1.0))
-        self._add_law_error(start, np.full(2 * model.mesh.n_pucs, share))
+        self._add_law_error(start, share, range(2 * model.mesh.n_pucs))
         self.quality["heater_phase_change"] = change.relative
         self.faults.append(
             f"the phases of all heaters changed by {100.0 * change.relative:+.3f} % at equal power during the run; "
@@ -471,14 +471,13 @@ class Calibration:
         """Add significant changes of single heaters since the fitted settings to the errors of their laws."""
         for heater, change in changes.items():
             if change.is_significant:
-                heaters = np.arange(2 * self.probe.mesh.n_pucs)
-                self._add_law_error(start, np.where(heaters == heater, change.relative, 0.0))
+                self._add_law_error(start, change.relative, [heater])
                 name = heater_name(heater, self.device.heater_channels)
                 self.faults.append(describe_unsteady_heater(name, change.relative))
 
-    def _add_law_error(self, start: Start, relative: Real) -> None:
+    def _add_law_error(self, start: Start, relative: float, heaters: Sequence[int]) -> None:
         if (diagnosed := self._diagnosed) is not None:
-            fit = with_law_error(self._model(start).space, diagnosed.fit, relative)
+            fit = with_law_error(self._model(start).space, diagnosed.fit, relative, heaters)
             self._diagnosed = replace(diagnosed, fit=fit)
 
     def _without_outliers(self, start: Start, verification: Verification, numbers: NDArray[np.int64]) -> Verification:
