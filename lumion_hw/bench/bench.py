@@ -14,7 +14,7 @@ from lumion_hw.bench.absent_module import AbsentModule
 from lumion_hw.bench.events import EventLog
 from lumion_hw.bench.fibre_devices import outputs_with_device_losses
 from lumion_hw.bench.fibre_ends import FibreEnd
-from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel
+from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel, is_several
 from lumion_hw.bench.file.known_kinds import kind_named
 from lumion_hw.bench.file.loader import BenchFile, builtin_path, load_bench, read_bench_file
 from lumion_hw.bench.file.model import BenchModel
@@ -45,11 +45,12 @@ from lumion_hw.interfaces import (
 from lumion_hw.interfaces.wiring import NO_ENDS, FibreEnds
 from lumion_hw.links.base import Link
 from lumion_hw.remote.emulated_faults import CONTROL, EmulatedFaults, FaultPortClient
+from lumion_hw.remote.proxies import RemoteDevice
 
 if TYPE_CHECKING:
+    from lumion_hw.drivers.mesh.combined import CombinedController
     from lumion_hw.emulator.assembly import EmulatedBench
     from lumion_hw.interfaces.open_device import OpenDevice
-    from lumion_hw.remote.proxies import RemoteDevice
 
 BUILTIN = "lumion-prototype"
 MAX_LEAVE_ON_S = 3600.0
@@ -115,6 +116,8 @@ class Bench:
         _check_names(self._names_to_open, model, "devices")
         # A lane needs its module, and modules are opened with all their lanes.
         modules = {getattr(model.devices[name], "lane_of", None) or name for name in self._names_to_open}
+        # Several controllers together need each of them.
+        modules |= {part for name in modules for part in getattr(model.devices[name], "parts", ())}
         of_modules = {name for name, device in model.devices.items() if getattr(device, "lane_of", None) in modules}
         self._names_to_open = modules | of_modules
         self.clock = clock
@@ -411,6 +414,7 @@ class Bench:
         """Open all devices. If one fails, close the others and raise all errors."""
         names = [name for name in self.model.devices if name in self._names_to_open]
         lanes = [name for name in names if getattr(self.model.devices[name], "lane_of", None) is not None]
+        combined = [name for name in names if is_several(self.model.devices[name])]
         failures: dict[str, LumionError] = {}
 
         def try_to_open(name: str) -> None:
@@ -421,6 +425,10 @@ class Bench:
                     self._devices[name] = module.media_lane_later(getattr(device, "media_lane", 1))
                 elif name in lanes and isinstance(module, LanedTransponder):
                     self._devices[name] = module.media_lane(getattr(device, "media_lane", 1))
+                elif name in combined and not isinstance(
+                    self._devices[self.model.mesh_section.drivers[0]], RemoteDevice
+                ):
+                    self._devices[name] = self._combined_controller(name)
                 else:
                     self._devices[name] = open_device(name, device, link(name, device), self.clock)
             except LumionError as error:
@@ -439,16 +447,17 @@ class Bench:
                 self.clock,
             )
 
-        jobs = [(name, functools.partial(try_to_open, name)) for name in names if name not in lanes]
+        jobs = [(name, functools.partial(try_to_open, name)) for name in names if name not in (*lanes, *combined)]
         try:
             if self.clock.is_virtual:  # one after another: waiting costs nothing
                 for _, job in jobs:
                     job()
             else:  # each wire must first be silent for some time
                 self.run_parallel(jobs)
-            for name in lanes:
+            for name in (*lanes, *combined):
                 # A module that failed is reported once, not for each of its lanes.
-                if self.model.devices[name].container not in failures:
+                device = self.model.devices[name]
+                if not {device.container, *getattr(device, "parts", ())} & set(failures):
                     try_to_open(name)
         except BaseException:
             self.close()
@@ -460,6 +469,17 @@ class Bench:
             if len(errors) == 1:
                 raise errors[0]
             raise ExceptionGroup(f"{len(errors)} of {len(self.model.devices)} devices could not be opened", errors)
+
+    def _combined_controller(self, name: str) -> CombinedController:
+        from lumion_hw.drivers.mesh.combined import CombinedController
+
+        parts: dict[str, Any] = {part: self._devices[part] for part in self.model.mesh_section.drivers}
+        limits = [
+            device.limits(parts[part].info.n_heaters, getattr(device, "watchdog_s", 0.0))
+            for part in parts
+            if isinstance(device := self.model.devices[part], HeaterDriverModel)
+        ]
+        return CombinedController(parts, limits, self.clock, device=name)
 
     def _mesh_access(self) -> MeshAccess | None:
         section = self.model.mesh
@@ -519,6 +539,9 @@ class Bench:
         device = self.model.devices.get(name)
         if device is None:  # the end of a fibre to another mesh has no wire
             return name
+        section = self.model.mesh
+        if section is not None and section.controllers and section.is_driven_by(name):
+            return section.controller
         return device.container or (device.address if device.address and not self.is_emulated else None) or name
 
     def close(self) -> None:
@@ -583,7 +606,11 @@ def _addresses(model: BenchModel, overrides: Mapping[str, str], only: Collection
     """
     addresses = {name: device.address for name, device in model.devices.items()} | dict(overrides)
     found = {name: addresses[name] or addresses.get(device.container or "") for name, device in model.devices.items()}
-    missing = [name for name, address in found.items() if address is None and (only is None or name in only)]
+    missing = [
+        name
+        for name, address in found.items()
+        if address is None and (only is None or name in only) and not is_several(model.devices[name])
+    ]
     if missing:
         raise ConfigError(
             f"the bench file has no address for {', '.join(missing)}",
@@ -624,9 +651,11 @@ def with_leave_on(model: BenchModel, leave_on_s: float | None) -> BenchModel:
             device=name,
             hint="To keep circuits longer, run `lumion hold`.",
         )
-    return model.model_copy(
-        update={"devices": {**model.devices, name: device.model_copy(update={"leave_on_s": leave_on_s})}}
-    )
+    held = {
+        own: model.devices[own].model_copy(update={"leave_on_s": leave_on_s})
+        for own in {name, *model.mesh_section.drivers}
+    }
+    return model.model_copy(update={"devices": {**model.devices, **held}})
 
 
 def load(path: str | Path) -> BenchModel:

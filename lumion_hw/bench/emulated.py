@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel
+from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel, is_several
 from lumion_hw.bench.file.known_kinds import kind_named
 from lumion_hw.bench.file.model import BenchModel, MeshSection
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.assembly import DeviceSpec, EmulatedBench, EmulationSpec
+from lumion_hw.emulator.assembly import ControllerShare, DeviceSpec, EmulatedBench, EmulationSpec
 from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.interfaces.wiring import NO_ENDS, FibreEnds
 
@@ -42,8 +42,8 @@ def emulated_bench(
         mesh=section.laid_out(),
         wiring=ends.added_to(model.to_wiring()),
         ends=ends,
-        devices=tuple(device_spec(name, device) for name, device in model.devices.items()),
-        controller=section.controller,
+        devices=tuple(device_spec(name, device) for name, device in model.devices.items() if not is_several(device)),
+        controllers=_shares(model, section, heater_channels),
         heater_channels=heater_channels,
         monitor_ports=model.monitors(),
         responsivity_a_per_w=(isinstance(controller, HeaterDriverModel) and controller.photodiodes_a_per_w) or 1.0,
@@ -86,6 +86,21 @@ def device_spec(name: str, device: DeviceModel) -> DeviceSpec:
     emulate = kind.emulate
     make = None if emulate is None else lambda bench: emulate(bench, name, device)
     return DeviceSpec(name, device.kind, make, kind.faults, device.container)
+
+
+def _shares(model: BenchModel, section: MeshSection, heater_channels: Sequence[int]) -> dict[str, ControllerShare]:
+    """Return the channels and monitors of each emulated controller: equal shares for several controllers."""
+    drivers = section.drivers
+    needed, n_monitors = max(heater_channels) + 1, len(model.monitors())
+    shares, first = {}, 0
+    for number, name in enumerate(drivers):
+        device, left = model.devices.get(name), len(drivers) - number
+        wanted = -(-max(needed - first, 0) // left)
+        n_heaters = device.emulated_channels(wanted) if isinstance(device, HeaterDriverModel) else wanted
+        monitors = range(number * n_monitors // len(drivers), (number + 1) * n_monitors // len(drivers))
+        shares[name] = ControllerShare(range(first, first + n_heaters), monitors)
+        first += n_heaters
+    return shares
 
 
 def _physics(model: BenchModel, mesh: MeshSection, controller: DeviceModel | None) -> PhysicsParameters:

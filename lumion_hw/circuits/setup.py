@@ -452,7 +452,7 @@ class PathSetup:
             try:
                 proofs += self.prove([circuit.request])
             except LumionError as error:
-                if error.device == self.bench.model.mesh_section.controller:
+                if self.bench.model.mesh_section.is_driven_by(error.device):
                     raise
                 unreachable[circuit.request] = str(error)
         return tuple(proofs), unreachable

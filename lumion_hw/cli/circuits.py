@@ -87,11 +87,9 @@ class BenchTarget:
                 yield Path(directory)
         else:
             model = load(self.file)
-            name = model.mesh_section.controller
-            device = model.devices[name]
             # A bench served by `lumion emulate` has the serial numbers of the real bench, but none of its circuits.
-            served = read_endpoints(self.endpoints).get(name) if self.endpoints else None
-            yield state_directory(model.name, served or getattr(device, "serial", None) or device.address or name)
+            served = read_endpoints(self.endpoints) if self.endpoints else {}
+            yield state_directory(model.name, model.controller_names(served))
 
     @contextlib.contextmanager
     def opened(self, program: str) -> Iterator[CircuitService]:

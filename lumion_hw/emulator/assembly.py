@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -53,11 +53,24 @@ class DeviceSpec:
 
 
 @dataclass(frozen=True)
+class ControllerShare:
+    """Heaters and monitors of a mesh that are wired to one of its controllers.
+
+    Attributes:
+        heaters: Numbers of its drive channels among those of all controllers.
+        monitors: Numbers of its monitors among those of all controllers.
+    """
+
+    heaters: range
+    monitors: range
+
+
+@dataclass(frozen=True)
 class EmulationSpec:
     """A bench to emulate.
 
     Attributes:
-        controller: Name of the device that drives the heaters of the mesh.
+        controllers: Heaters and monitors of each device that drives the mesh, by name.
         heater_channels: Drive channel of each heater. The heater of a PUC and arm (0 upper, 1 lower) has index 2·PUC +
             arm.
         monitor_ports: Port of each monitor channel.
@@ -69,7 +82,7 @@ class EmulationSpec:
     mesh: MeshTopology
     wiring: Wiring
     devices: tuple[DeviceSpec, ...]
-    controller: str
+    controllers: Mapping[str, ControllerShare]
     heater_channels: tuple[int, ...]
     monitor_ports: tuple[int, ...]
     responsivity_a_per_w: float
@@ -118,6 +131,8 @@ class EmulatedBench:
             self.rng("pluggings"),
         )
         self.warm = warm
+        stops = [share.heaters.stop for share in spec.controllers.values()]
+        self._driven_ma = np.zeros(max([*stops, *(channel + 1 for channel in spec.heater_channels)]))
         self._trigger_inputs: dict[str, list[Callable[[NDArray[np.float64]], None]]] = {}
         self.transponders: dict[str, Any] = {}
         bodies: dict[str, Switchable] = {}
@@ -151,23 +166,34 @@ class EmulatedBench:
         """Return the random number generator for one purpose, such as the noise of one device."""
         return np.random.default_rng(np.random.SeedSequence([self._seed, zlib.crc32(purpose.encode())]))
 
-    @property
-    def n_channels(self) -> int:
-        """Number of controller channels that the mesh needs."""
-        return max(self.spec.heater_channels) + 1
+    def share_of(self, name: str) -> ControllerShare:
+        """Return the heaters and monitors that are wired to a controller: all, unless ``spec`` assigns a share."""
+        whole = ControllerShare(range(max(self.spec.heater_channels) + 1), range(len(self.spec.monitor_ports)))
+        return self.spec.controllers.get(name, whole)
 
     def driving(self, name: str) -> Callable[[NDArray[np.float64], float], None]:
         """Return a function that applies a controller's currents to the heaters, if ``spec`` assigns them to it."""
-        channels = np.array(self.spec.heater_channels)
+        channels, share = np.array(self.spec.heater_channels), self.share_of(name)
         wired = channels != NO_CHANNEL
 
         def drive(currents_ma: NDArray[np.float64], at_s: float) -> None:
-            if name == self.spec.controller:
+            if name in self.spec.controllers:
+                self._driven_ma[share.heaters.start : share.heaters.stop] = currents_ma
                 heater_ma = np.zeros(len(channels))
-                heater_ma[wired] = currents_ma[channels[wired]]
+                heater_ma[wired] = self._driven_ma[channels[wired]]
                 self.world.drive_heaters(heater_ma, at_s)
 
         return drive
+
+    def sensing(self, name: str) -> Callable[[int, float], NDArray[np.float64]]:
+        """Return a function that reads the photodiodes that are wired to a controller, from scans and time to mA."""
+        ports, own = np.array(self.spec.monitor_ports), np.array(self.share_of(name).monitors, dtype=np.intp)
+
+        def sense_ma(n_avg: int, at_s: float) -> NDArray[np.float64]:
+            # All are read, because offsets drift and light leaks between them, whoever converts them.
+            return self.world.monitor_ma(ports, self.spec.responsivity_a_per_w, n_avg, at_s)[own]
+
+        return sense_ma
 
     def launch(self, name: str) -> Callable[[Light], None]:
         """Return a function that sends a laser's light into its fibre."""

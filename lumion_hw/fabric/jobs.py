@@ -136,7 +136,7 @@ class JobCircuits:
 
     def _raise_if_controller(self, error: Exception) -> None:
         device = error.device if isinstance(error, LumionError) else None
-        if isinstance(error, BusyError) or device == self.bench.model.mesh_section.controller:
+        if isinstance(error, BusyError) or self.bench.model.mesh_section.is_driven_by(device):
             raise error
 
     def _substitute(self, job: JobModel, reason: str) -> None:

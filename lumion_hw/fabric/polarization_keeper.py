@@ -70,7 +70,7 @@ class PolarizationKeeper:
                         is_new = False
                     self.maintenance.track_polarizations(_SLICE_S, lambda: has_ended() or self._pause is not None)
                 except LumionError as error:
-                    if isinstance(error, BusyError) or error.device == bench.model.mesh_section.controller:
+                    if isinstance(error, BusyError) or bench.model.mesh_section.is_driven_by(error.device):
                         raise
                     bench.events.add("not held", reason=str(error))
                     self._clock.sleep(_RETRY_INTERVAL_S)

@@ -112,7 +112,7 @@ class Standby:
                 self._service.connect(missing)
             except LumionError as error:
                 # Without the mesh controller nothing can be connected; that says nothing about this spare.
-                if error.device == setup.bench.model.mesh_section.controller:
+                if setup.bench.model.mesh_section.is_driven_by(error.device):
                     raise
                 self.cold[name] = str(error)
                 setup.bench.events.add("spare is cold", spare=name, reason=str(error))

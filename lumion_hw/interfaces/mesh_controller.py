@@ -132,7 +132,8 @@ class Fault:
         listed = ", ".join(map(str, channels))
         channel = "" if not listed else f" on {'channel' if len(channels) == 1 else 'one of channels'} {listed}"
         measured = f": {self._quantity(self.value)}, limit {self._quantity(self.limit)}" if self.limit else ""
-        return f"{self.source} (id {self.fault_id}){channel}{measured}"
+        controller = f" of {self.extra['controller']}" if "controller" in self.extra else ""
+        return f"{self.source}{controller} (id {self.fault_id}){channel}{measured}"
 
     def _quantity(self, value: int) -> str:
         unit = str(self.extra.get("unit", ""))

@@ -275,7 +275,7 @@ def _opened(
     path = file.folder / (entry.bench or "")
     model, ends = load(path), file.ends_of(name)
     file.check_bench(name, model)
-    address = model.devices[model.mesh_section.controller].address or "controller"
+    address = "+".join(model.devices[driver].address or "controller" for driver in model.mesh_section.drivers)
     opened = CircuitService.open(
         lambda: Bench.open(path, leave_on_s=3600.0, ends=ends, allow_absent_modules=True),
         file.folder / (entry.record or ""),

@@ -192,10 +192,14 @@ class BenchData:
         kind = self.devices.get(name, {}).get("kind") if isinstance(name, str) else None
         return self._kinds.get(kind) if isinstance(kind, str) else None
 
-    def controller(self) -> Mapping[Any, Any]:
-        """Return the entry of the mesh controller, or an empty mapping."""
-        name = self.mesh.get("controller")
-        return self.devices.get(name, {}) if isinstance(name, str) else {}
+    def controllers(self) -> tuple[str, ...]:
+        """Return the names of the devices that drive the mesh."""
+        names = items(self.mesh.get("controllers")) or (self.mesh.get("controller"),)
+        return tuple(name for name in names if isinstance(name, str))
+
+    def drives_mesh(self, name: str) -> bool:
+        """Return whether a device drives the mesh, alone or with others."""
+        return name in self.controllers()
 
     def reference(self, path: Path, name: object, *accepted: Role | str) -> Iterator[Check]:
         """Yield a problem if ``name`` is not a device with an accepted role or kind."""
@@ -286,8 +290,39 @@ def _kinds(bench: BenchData) -> Iterator[Check]:
             yield from kind.check(bench, name)
 
 
+_OF_ALL_CONTROLLERS = ("kind", "heater_ohm", "monitor_responsivity_a_per_w", "leave_on_s")
+"""Keys in which the controllers of one mesh must agree."""
+
+
+def _controllers(bench: BenchData) -> Iterator[Check]:
+    alone, names = bench.mesh.get("controller"), bench.mesh.get("controllers")
+    where: Path = ("mesh", "controllers")
+    joint = "+".join(bench.controllers())
+    if names is None:
+        if bench.has_mesh and alone is None:
+            yield Check(("mesh", "controller"), "expected this key or controllers, found none")
+        yield from bench.reference(("mesh", "controller"), alone, Role.MESH, Role.MESH_STATES)
+    elif alone not in (None, joint):
+        yield Check(where, "expected either controller or controllers, found both", ("mesh", "controller"), on_key=True)
+    for name in bench.devices:
+        if isinstance(name, str) and "+" in name and (names is None or name != joint):
+            yield Check(("devices", name), f"expected a name without +, found {name!r}", on_key=True)
+    uses = Uses()
+    for i, name in enumerate(items(names)):
+        yield from (problems := list(bench.reference((*where, i), name, Role.MESH)))
+        if problems or not isinstance(name, str):
+            continue
+        yield from uses.claim(name, (*where, i), f"controller {name!r}")
+        lead, device = bench.controllers()[0], bench.devices[name]
+        for key in _OF_ALL_CONTROLLERS:
+            if device.get(key) != bench.devices.get(lead, {}).get(key):
+                path = ("devices", name, key) if key in device else ("devices", name)
+                message = f"expected the same {key} as that of {lead!r}, because both drive one mesh"
+                yield Check(path, f"{message}; found {device.get(key, 'none')}", ("devices", lead))
+
+
 def _mesh(bench: BenchData) -> Iterator[Check]:
-    yield from bench.reference(("mesh", "controller"), bench.mesh.get("controller"), Role.MESH, Role.MESH_STATES)
+    yield from _controllers(bench)
     yield from bench.reference(("mesh", "temperature"), bench.mesh.get("temperature"), Role.TEMPERATURE)
     if not bench.has_mesh:
         wired = (*bench.inputs, *bench.outputs, *bench.loops, *bench.reflectors)

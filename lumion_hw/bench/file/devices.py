@@ -85,11 +85,18 @@ class HeaterDriverModel(DeviceModel):
         description="Longest time that heaters stay on after the program has ended; 0: switch them off. A controller "
         "without a watchdog keeps them on without limit.",
     )
+    parts: tuple[Name, ...] = Field(
+        (), description="Controllers that this entry stands for; set for the key controllers of section mesh."
+    )
 
     @property
     def photodiodes_a_per_w(self) -> float | None:
         """Nominal responsivity of the photodiodes at the ports, in A/W; ``None`` without photodiodes."""
         return None
+
+    def emulated_channels(self, needed: int) -> int:
+        """Return the number of drive channels of the emulated controller, if ``needed`` heaters are wired to it."""
+        return needed
 
     def limits(self, n_heaters: int, watchdog_s: float = 0.0) -> ControllerLimits:
         """Return the heater limits of the bench file, which are equal for all heaters."""
@@ -103,6 +110,11 @@ class HeaterDriverModel(DeviceModel):
             total_power_mw=self.total_power_mw,
             watchdog_s=watchdog_s,
         )
+
+
+def is_several(device: DeviceModel) -> bool:
+    """Return whether an entry stands for several controllers together, which have entries of their own."""
+    return isinstance(device, HeaterDriverModel) and bool(device.parts)
 
 
 class MeterModel(DeviceModel):

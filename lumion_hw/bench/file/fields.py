@@ -105,6 +105,9 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}(/[1-9][0-9]?)?$")]
 """Name of a module, or of one of its media lanes, such as ``dr4-a/2``."""
 
+ControllerName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}(\+[A-Za-z][A-Za-z0-9_.-]{0,63})*$")]
+"""Name of a mesh controller, or of several that drive one mesh together, such as ``mesh0+mesh1``."""
+
 Serial = Annotated[str, AfterValidator(checked_serial)]
 """A serial number of at most 16 ASCII characters."""
 

@@ -26,7 +26,7 @@ def heater_check(bench: BenchData, name: str) -> Iterator[Check]:
     """Check that the largest heater current shifts the phase by at least π/4; detects currents given in A, not mA."""
     from lumion_hw.bench.file.model import TypicalMeshModel
 
-    if bench.mesh.get("controller") != name:
+    if not bench.drives_mesh(name):
         return
     device = bench.devices[name]
     max_ma = _number(device, HeaterDriverModel, "heater_max_ma")
@@ -101,8 +101,14 @@ def _number(data: Mapping[Any, Any], model: type[BaseModel], key: str) -> float:
 
 
 def channel_check(bench: BenchData, name: str, max_channels: int, driver: str) -> Iterator[Check]:
-    """Check that the mesh needs at most ``max_channels`` drive channels. ``driver`` is the name in the message."""
-    needed = bench.channels_needed() if bench.mesh.get("controller") == name else 0
+    """Check that the mesh needs no more drive channels than its controllers have.
+
+    ``max_channels`` is the limit of one controller, and ``driver`` the name of this kind in the message.
+    """
+    names = bench.controllers()
+    max_channels *= len(names)
+    needed = bench.channels_needed() if names[:1] == (name,) else 0  # reported once
     if needed > max_channels:
-        message = f"expected a mesh with at most {max_channels} drive channels, the limit of {driver}, found {needed}"
-        yield Check(("mesh", "controller"), message, ("devices", name))
+        limit = f"the limit of {driver}" if len(names) == 1 else f"the limit of {len(names)} controllers"
+        message = f"expected a mesh with at most {max_channels} drive channels, {limit}, found {needed}"
+        yield Check(("mesh", "controller" if len(names) == 1 else "controllers"), message, ("devices", name))

@@ -6,7 +6,7 @@ Use :func:`lumion_hw.bench.file.loader.load_bench` to read a file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, create_model, model_validator
 from pydantic_core import PydanticCustomError, PydanticKnownError
@@ -14,7 +14,17 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from lumion_hw.bench.file.checks import cross_check, path_text
 from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel
 from lumion_hw.bench.file.emulation import EmulationModel
-from lumion_hw.bench.file.fields import Flag, ModuleName, Name, Number, StrictModel, Version, WholeNumber, describe
+from lumion_hw.bench.file.fields import (
+    ControllerName,
+    Flag,
+    ModuleName,
+    Name,
+    Number,
+    StrictModel,
+    Version,
+    WholeNumber,
+    describe,
+)
 from lumion_hw.bench.file.known_kinds import KindRegistry, UnusableKindError, kind_named, kind_names
 from lumion_hw.bench.file.layout import default_heater_channels, layout_fields, topology_of
 from lumion_hw.errors import ConfigError
@@ -61,6 +71,10 @@ ChannelPair = Annotated[tuple[WholeNumber | None, WholeNumber | None], BeforeVal
 """Drive channels of the heaters of a PUC, upper arm first; ``None`` for an arm without a heater."""
 
 
+_OF_EACH = {"address", "emulated_port", "emulated_hislip_port", "serial", "modules"}
+"""Keys that every one of several controllers has for itself."""
+
+
 class TypicalMeshModel(StrictModel):
     """Typical values of a mesh, used before a measurement (Sánchez-Jácome 2025)."""
 
@@ -89,8 +103,15 @@ else:
 class MeshSection(MeshLayoutKeys):
     """The mesh and the channels of its controller."""
 
-    controller: Name = Field(
-        description="Device that drives the heaters and reads the monitors, or sets the states of the PUCs."
+    controller: ControllerName = Field(
+        "", description="Device that drives the heaters and reads the monitors, or sets the states of the PUCs."
+    )
+    controllers: tuple[Name, ...] | None = Field(
+        None,
+        min_length=2,
+        max_length=16,
+        description="Instead of controller, several devices that drive one mesh together: the first channels and "
+        "monitors are those of the first, the next those of the second, and so on.",
     )
     heater_channels: dict[WholeNumber, ChannelPair] = Field(
         default_factory=dict,
@@ -118,6 +139,24 @@ class MeshSection(MeshLayoutKeys):
     typical: TypicalMeshModel = Field(
         default_factory=TypicalMeshModel, description="Values assumed before measurements."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_several(cls, section: Any) -> Any:
+        """Name several controllers together, such as ``mesh0+mesh1``."""
+        names = section.get("controllers") if isinstance(section, Mapping) else None
+        if "controller" in (section or ()) or not isinstance(names, list | tuple):
+            return section
+        return {**section, "controller": "+".join(map(str, names))}
+
+    @property
+    def drivers(self) -> tuple[str, ...]:
+        """Names of the devices that drive this mesh."""
+        return (self.controller,) if self.controllers is None else self.controllers
+
+    def is_driven_by(self, device: str | None) -> bool:
+        """Return whether a device drives this mesh, alone or with others."""
+        return device == self.controller or device in self.drivers
 
     def laid_out(self) -> MeshTopology:
         """Return the topology of the mesh. Raises ``ConfigError`` if its size is invalid."""
@@ -352,7 +391,7 @@ class BenchModel(StrictModel):
     version: Version = Field(description="Version of this file format.")
     name: Name = Field(description="Name of the bench.")
     description: str = Field("", description="Description of the bench.")
-    devices: dict[ModuleName, Device] = Field(min_length=1, description="Devices by name.")
+    devices: dict[ModuleName | ControllerName, Device] = Field(min_length=1, description="Devices by name.")
     mesh: MeshSection | None = Field(
         None, description="The mesh chip and its controller; omit it for a bench without a mesh."
     )
@@ -391,6 +430,40 @@ class BenchModel(StrictModel):
                 }
                 self.devices[name] = device.model_copy(update=own)
         return self
+
+    @model_validator(mode="after")
+    def _controllers_are_a_device(self) -> Self:
+        """Add an entry for several controllers together, such as ``mesh0+mesh1``, with limits that hold for all."""
+        section = self.mesh
+        if section is None or section.controllers is None or section.controller in self.devices:
+            return self
+        parts = [part for name in section.drivers if isinstance(part := self.devices[name], HeaterDriverModel)]
+        own: dict[str, Any] = {
+            "parts": section.drivers,
+            "heater_max_ma": min(part.heater_max_ma for part in parts),
+            "total_power_mw": sum(part.total_power_mw for part in parts),
+        }
+        own |= dict.fromkeys(_OF_EACH & set(type(parts[0]).model_fields), None)
+        self.devices[section.controller] = parts[0].model_copy(update=own)
+        return self
+
+    def controller_names(self, of_each: Mapping[str, str]) -> str:
+        """Return a name for the controllers of the mesh that is the same whenever they are the same devices.
+
+        Args:
+            of_each: Names by device that replace serial number and address.
+        """
+        names = []
+        for name in self.mesh_section.drivers:
+            device = self.devices[name]
+            names.append(of_each.get(name) or getattr(device, "serial", None) or device.address or name)
+        return "+".join(names)
+
+    @property
+    def controller_serial(self) -> str | None:
+        """Expected serial number of the mesh controller, or of several; ``None`` if the file does not give all."""
+        serials = [getattr(self.devices[name], "serial", None) for name in self.mesh_section.drivers]
+        return None if None in serials else "+".join(map(str, serials))
 
     @property
     def mesh_section(self) -> MeshSection:

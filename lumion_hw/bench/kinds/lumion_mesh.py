@@ -19,9 +19,6 @@ from lumion_hw.links.address import serial_baud
 from lumion_hw.links.base import Link
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from lumion_hw.emulator.assembly import EmulatedBench
     from lumion_hw.emulator.faults.device_faults import Target
     from lumion_hw.emulator.faults.fault_table import Places, ScriptedFault
@@ -89,24 +86,18 @@ def _open(name: str, model: MeshControllerModel, link: Link, clock: Clock) -> Me
 
 
 def _emulate(bench: EmulatedBench, name: str, model: MeshControllerModel) -> MeshBoard:
-    import numpy as np
-
     from lumion_hw.emulator.mesh.lumion import BoardProfile, MeshBoard
 
-    ports = np.array(bench.spec.monitor_ports)
-
-    def sense_ma(n_avg: int, at_s: float) -> NDArray[np.float64]:
-        return bench.world.monitor_ma(ports, bench.spec.responsivity_a_per_w, n_avg, at_s)
-
+    share = bench.share_of(name)
     board = MeshBoard(
         name,
         bench.clock,
         bench.rng(name),
         drive=bench.driving(name),
-        sense_ma=sense_ma,
+        sense_ma=bench.sensing(name),
         profile=BoardProfile(
-            n_dac=bench.n_channels,
-            n_adc=len(ports),
+            n_dac=len(share.heaters),
+            n_adc=len(share.monitors),
             dac_full_scale=max(_FULL_SCALE_UA, math.ceil(1e3 * model.heater_max_ma)),
             adc_full_scale=5_000_000,  # 5 mA: an amplified input one hop away must not saturate the photodiode
             serial=model.serial or f"EMU-{name}"[:11] + f"-{bench.chip_id[:4]}",

@@ -16,7 +16,6 @@ from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
-from lumion_hw.mesh.layout.cells import NO_CHANNEL
 
 if TYPE_CHECKING:
     from lumion_hw.emulator.assembly import EmulatedBench
@@ -64,6 +63,10 @@ class QontrolModel(HeaterDriverModel):
         """Number of channels of the modules in the bench file; ``None`` if the file names no modules."""
         return None if self.modules is None else sum(map(channels_of_module, self.modules))
 
+    def emulated_channels(self, needed: int) -> int:
+        """Return the number of channels of the modules, by default of as many modules of 8 as needed."""
+        return self.n_channels or 8 * -(-needed // 8)
+
 
 def channels_of_module(module: str) -> int:
     """Return the number of channels of a Qontrol module, which is the digit in its type name."""
@@ -74,14 +77,16 @@ def channels_of_module(module: str) -> int:
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
     yield from heater_check(bench, name)
     yield from compliance_check(bench, name)
-    if bench.mesh.get("controller") != name:
+    names = bench.controllers()
+    if name not in names:
         return
     if "monitor_ports" in bench.mesh:
         message = f"expected no monitor_ports: {name!r} is of kind qontrol-q8, which has no photodiodes"
         yield Check(("mesh", "monitor_ports"), message, ("devices", name), on_key=True)
-    modules = [module for module in items(bench.devices[name].get("modules")) if isinstance(module, str)]
+    by_chain = [items(bench.devices.get(chain, {}).get("modules")) for chain in names]
+    modules = [module for chain in by_chain for module in chain if isinstance(module, str)]
     needed, available = bench.channels_needed(), sum(map(channels_of_module, modules))
-    if modules and available < needed:
+    if all(by_chain) and available < needed and name == names[-1]:
         message = f"expected modules with the {needed} drive channels that the mesh needs, found {available}"
         yield Check(("devices", name, "modules"), message)
 
@@ -124,17 +129,21 @@ def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolCha
     )
 
     first = int(bench.chip_id[:3], 16) * 16  # different chips have different modules
-    names = model.modules or tuple(f"Q8iv-{first + k:04X}" for k in range(1, -(-bench.n_channels // 8) + 1))
+    heaters = bench.share_of(name).heaters
+    numbers = range(heaters.start // 8 + 1, heaters.stop // 8 + 1)
+    names = model.modules or tuple(f"Q8iv-{first + number:04X}" for number in numbers)
     modules = [ModuleSpec(kind, _number(text)) for kind, _, text in (name.partition("-") for name in names)]
     loads = [OPEN] * sum(module.n_channels for module in modules)
     truth = bench.world.truth
 
     def heater_loads() -> dict[int, HeaterLoad]:
-        wired = enumerate(bench.spec.heater_channels) if name == bench.spec.controller else ()
+        wired = enumerate(bench.spec.heater_channels) if name in bench.spec.controllers else ()
         return {
-            channel: HeaterLoad(float(truth.heater_ohm[heater]), float(truth.nonlinearity_per_mw[heater]))
+            channel - heaters.start: HeaterLoad(
+                float(truth.heater_ohm[heater]), float(truth.nonlinearity_per_mw[heater])
+            )
             for heater, channel in wired
-            if channel != NO_CHANNEL
+            if channel in heaters
         }
 
     for channel, load in heater_loads().items():

@@ -65,7 +65,7 @@ def _emulate(bench: EmulatedBench, name: str, _model: LineServerModel) -> LineSe
     from lumion_hw.emulator.mesh.photonic_unit import unit_currents_ma
 
     def apply(states: dict[int, str]) -> None:
-        if name == bench.spec.controller:
+        if name in bench.spec.controllers:
             bench.world.drive_heaters(unit_currents_ma(bench.world.truth, states), bench.clock.now())
 
     server = LineServer(name, bench.clock, apply_states=apply)

@@ -100,7 +100,7 @@ def _effort(improve_s: float, progress: Progress) -> PlanningEffort:
 def _checked_mesh(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshTopology:
     if isinstance(bench, BenchModel):
         mesh, section = bench.topology(), bench.mesh_section
-        serial = getattr(bench.devices[section.controller], "serial", None) or record.device_serial
+        serial = bench.controller_serial or record.device_serial
         channels = section.channels()
         record.check_device(serial, mesh, channels, bench.monitors() or None)
         record.check_complete()
