@@ -110,7 +110,7 @@ def _emulate(bench: EmulatedBench, name: str, model: MeshControllerModel) -> Mes
         board.core.set_chip_temp(round(100.0 * (ambient_c + temperature_k)), bench.clock.now())
 
     bench.slow_drift.on_change.append(warm)
-    bench.world.before_reading.append(board.advance)
+    bench.world.scanning.append(board.advance)
     bench.world.before_changing.append(board.advance)
     return board
 

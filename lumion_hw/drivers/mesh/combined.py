@@ -89,7 +89,9 @@ class _Part:
         """Raise ``LimitError`` if the limits of this controller forbid the currents."""
         target = DeviceAddress(self.name, "")
         checked_currents(currents_ma, self.limits.heater_max_ma, "program", target)
-        check_power(round(float(currents_ma**2 @ self.limits.heater_ohm)), 1e3 * self.limits.total_power_mw, "program", target)
+        check_power(
+            round(float(currents_ma**2 @ self.limits.heater_ohm)), 1e3 * self.limits.total_power_mw, "program", target
+        )
 
     def program(self, currents_ma: NDArray[np.float64]) -> Generation:
         """Set the currents of this controller."""
@@ -97,9 +99,13 @@ class _Part:
         self.driven_ma = currents_ma
         return generation
 
-    def is_off(self) -> bool:
-        """Return whether the controller drives nothing."""
-        return not self.read_driven().any()
+    def is_off(self, read_ma: NDArray[np.float64]) -> bool:
+        """Return whether these currents, as read back, are all 0."""
+        return bool(np.all(read_ma <= self.info.readback_tolerance_ma))
+
+    def has_stopped(self, read_ma: NDArray[np.float64]) -> bool:
+        """Return whether the controller has switched its outputs off, with these currents read back."""
+        return bool(self.driven_ma.any()) and self.is_off(read_ma)
 
     def read_driven(self) -> NDArray[np.float64]:
         """Return the present currents as values that can be programmed: 0 within the tolerance of the reading."""
@@ -172,7 +178,7 @@ class CombinedController(Driver):
                     part.controller.read_back()
                 except (LinkLost, ConnectError):
                     part.controller.open()
-            self._follow_switched_off([part for part in self._parts if part.driven_ma.any() and part.is_off()])
+        self.read_back()
 
     def configure(self, limits: ControllerLimits) -> None:
         """Apply limits and watchdog time to all controllers; each gets its present share of the total power."""
@@ -221,8 +227,19 @@ class CombinedController(Driver):
             return Generation(self._generation, zlib.crc32(crcs), self._clock.now())
 
     def read_back(self) -> NDArray[np.float64]:
-        """Return the present currents of all controllers in mA, shape ``(n_heaters,)``."""
-        return np.concatenate(self._run([part.controller.read_back for part in self._parts]))
+        """Return the present currents of all controllers in mA, shape ``(n_heaters,)``.
+
+        If a controller has switched its outputs off, the others are switched off first.
+        """
+        read = [part.controller.read_back for part in self._parts]
+        tables_ma = self._run(read)
+        if any(part.has_stopped(table) for part, table in zip(self._parts, tables_ma, strict=True)):
+            with self._lock:  # read again, because another thread may have changed the currents
+                self._follow_switched_off(
+                    [part for part in self._parts if part.has_stopped(part.controller.read_back())]
+                )
+                tables_ma = self._run(read)
+        return np.concatenate(tables_ma)
 
     def read_monitors(self, n_avg: int = 1) -> MonitorReading:
         """Read the monitors of all controllers, at the same time but not at the same instant."""
@@ -284,7 +301,7 @@ class CombinedController(Driver):
         tripped = [part for part, own in zip(self._parts, lists, strict=True) if any(fault.latched for fault in own)]
         with self._lock:
             if len(tripped) < len(self._parts) and any(part.driven_ma.any() for part in self._parts):
-                self._follow_switched_off([part for part in tripped if part.is_off()])
+                self._follow_switched_off([part for part in tripped if part.is_off(part.controller.read_back())])
         return faults
 
     def clear_fault(self, fault_id: int) -> None:

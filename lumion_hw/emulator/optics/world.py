@@ -109,6 +109,7 @@ class OpticalWorld:
         self._fibres_drifted_s = clock.now()
         self.time = BenchTime(clock.now)
         self.before_reading: list[Callable[[], None]] = []
+        self.scanning: list[Callable[[], None]] = []  # devices that read the light on their own: after all that change it
         self.swept_lasers: dict[str, Callable[[float], Light]] = {}  # light of sweeping lasers at an earlier instant
         self.before_changing: list[Callable[[], None]] = []
         self._calling_watchers = False
@@ -611,7 +612,7 @@ class OpticalWorld:
             self._updating, self._updated_exchange = True, exchange
             try:
                 self.time.advance()
-                for action in self.before_reading:
+                for action in (*self.before_reading, *self.scanning):
                     action()
             finally:
                 self._updating = False
