@@ -468,7 +468,8 @@ class Bench:
             errors = [failures[name] for name in names if name in failures]
             if len(errors) == 1:
                 raise errors[0]
-            raise ExceptionGroup(f"{len(errors)} of {len(self.model.devices)} devices could not be opened", errors)
+            count = sum(not is_several(device) for device in self.model.devices.values())
+            raise ExceptionGroup(f"{len(errors)} of {count} devices could not be opened", errors)
 
     def _combined_controller(self, name: str) -> CombinedController:
         from lumion_hw.drivers.mesh.combined import CombinedController
@@ -511,6 +512,7 @@ class Bench:
             clock=self.clock,
             meters=meters,
             emulated_chip=None if self._emulated is None else self._emulated.chip_id,
+            shares=getattr(controller, "heater_shares", ()) if section.controllers else (),
         )
 
     def run_parallel(self, work: Sequence[tuple[str, Callable[[], T]]]) -> list[T]:

@@ -47,6 +47,7 @@ class MeshAccess:
         settle_fixed: Whether the bench file gives ``settle_s``; otherwise it is calculated from ``heater_tau_s``.
         heater_tau_s: Thermal time constant of the heaters; ``None`` if unknown.
         emulated_chip: Identifier of the chip if it is emulated in this process, otherwise ``None``.
+        shares: Channels of each controller if several drive the mesh, otherwise empty.
     """
 
     topology: MeshTopology
@@ -62,6 +63,7 @@ class MeshAccess:
     settle_fixed: bool = False
     heater_tau_s: float | None = None
     emulated_chip: str | None = None
+    shares: tuple[slice, ...] = ()
     _programmed_ma: NDArray[np.float64] = field(init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -229,6 +231,16 @@ class MeshAccess:
         if matches.all():
             self._programmed_ma = expected_ma
         return matches
+
+    def is_partly_off(self, heater_currents_ma: NDArray[np.float64]) -> bool:
+        """Return whether some of several controllers drive their share of the given currents, and the others nothing.
+
+        This is the case after a power cut of one controller while no program was using the mesh.
+        """
+        channels = np.array(self.heater_channels)
+        matches, is_off = (self.is_driving(given) for given in (heater_currents_ma, np.zeros(len(channels))))
+        own = [(channels >= share.start) & (channels < share.stop) for share in self.shares]
+        return bool(own) and all(matches[heaters].all() or is_off[heaters].all() for heaters in own)
 
     def read_back_ma(self) -> NDArray[np.float64]:
         """Return the heater currents that the controller reports, in mA, shape ``(2 n_pucs,)``."""

@@ -322,6 +322,8 @@ def compare_with_mesh(mesh: MeshAccess, state: CircuitState, unfinished: Unfinis
     for verdict, currents_ma in candidates:
         if len(currents_ma) == len(dark) and mesh.is_driving(currents_ma).all():
             return MeshFinding(verdict, unfinished=unfinished)
+    if unfinished is None and mesh.is_partly_off(noted_ma):
+        return MeshFinding(MeshVerdict.DARK)
     return MeshFinding(
         MeshVerdict.DIFFERENT if unfinished is None else MeshVerdict.CHANGED,
         tuple(_differences(mesh, noted_ma, state.circuits)),

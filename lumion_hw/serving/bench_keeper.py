@@ -187,7 +187,7 @@ class BenchKeeper:
     def check_free(self, device: str, method: str) -> None:
         """Raise ``BusyError`` if a call would change heaters that circuits or a job need."""
         section = self._bench.model.mesh
-        if section is None or device != section.controller:
+        if section is None or not section.is_driven_by(device):
             return
         if method == "watch_light" and self._runs_fabric and self.service is not None:
             raise BusyError(

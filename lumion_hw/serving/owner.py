@@ -501,13 +501,13 @@ class BenchOwner:
 
     def _note_driven(self, device: str, number: int) -> None:
         section = self.bench.model.mesh
-        if section is not None and device == section.controller:
+        if section is not None and section.is_driven_by(device):
             self._driving_leases = {number}
 
     def _on_device_close(self, device: str, caller: Caller) -> None:
         """Switch the heaters off when the client that used them closes the controller, unless they are needed."""
         section = self.bench.model.mesh
-        if section is None or device != section.controller or caller.number not in self._driving_leases:
+        if section is None or not section.is_driven_by(device) or caller.number not in self._driving_leases:
             return
         self.lease.check(caller)
         if not getattr(self.bench.model.devices[device], "leave_on_s", 0.0):

@@ -405,8 +405,10 @@ class BenchReadings:
         raise UnknownNameError(f"there is no reading or setting {name!r}", hint="See the list of served points.")
 
     def read_settings(self, device: str) -> LumionError | None:
-        """Read the settings of a device; return the error if this failed."""
-        return self._devices[device].read_settings() if device in self._devices else None
+        """Read the settings of a device, or of the controllers to which it belongs; return the error if this failed."""
+        section = self._bench.model.mesh
+        name = self._controller if section is not None and section.is_driven_by(device) else device
+        return self._devices[name].read_settings() if name in self._devices else None
 
     def value(self, name: str) -> SettingValue:
         """Return the last value of a setting."""

@@ -85,10 +85,9 @@ class _Part:
     monitors: slice
     driven_ma: NDArray[np.float64] = dataclasses.field(default_factory=lambda: np.zeros(0))
 
-    def check(self, currents_ma: NDArray[np.float64]) -> None:
-        """Raise ``LimitError`` if the limits of this controller forbid the currents."""
+    def check_power(self, currents_ma: NDArray[np.float64]) -> None:
+        """Raise ``LimitError`` if the power of these currents exceeds the limit of this controller."""
         target = DeviceAddress(self.name, "")
-        checked_currents(currents_ma, self.limits.heater_max_ma, "program", target)
         check_power(
             round(float(currents_ma**2 @ self.limits.heater_ohm)), 1e3 * self.limits.total_power_mw, "program", target
         )
@@ -136,7 +135,7 @@ class CombinedController(Driver):
         device: str,
     ) -> None:
         self._clock, self._device = clock, device
-        self._target = DeviceAddress(device, "")
+        self._target = DeviceAddress(device, f"{len(parts)} controllers")
         self._lock = fork_safe(threading.RLock())
         infos = [controller.info for controller in parts.values()]
         heaters, monitors = (_shares([getattr(info, key) for info in infos]) for key in ("n_heaters", "n_monitors"))
@@ -209,8 +208,10 @@ class CombinedController(Driver):
         """
         tables = self._split(currents_ma, "program")
         with self._lock:
+            max_ma = np.concatenate([part.limits.heater_max_ma for part in self._parts])
+            checked_currents(np.concatenate(tables), max_ma, "program", self._target)
             for part, table in zip(self._parts, tables, strict=True):
-                part.check(table)
+                part.check_power(table)
             former_ma = [part.driven_ma for part in self._parts]
             outcomes = self._attempt(
                 [partial(part.program, table) for part, table in zip(self._parts, tables, strict=True)]
@@ -244,18 +245,15 @@ class CombinedController(Driver):
     def read_monitors(self, n_avg: int = 1) -> MonitorReading:
         """Read the monitors of all controllers, at the same time but not at the same instant."""
         if not self._sensing:
-            raise self._target.error(NotSupportedError, "read_monitors: the controllers have no monitors")
+            raise self._not_supported("read_monitors", "have no monitors", "Read a power meter instead.")
         readings = self._run([partial(part.controller.read_monitors, n_avg) for part in self._sensing])
         return self._joined_reading(self._sensing, readings)
 
     def sweep(self, plan: SweepPlan) -> SweepResult:
         """Raise ``NotSupportedError``: the controllers cannot step together."""
         del plan
-        raise self._target.error(
-            NotSupportedError,
-            "sweep: several controllers cannot sweep together",
-            hint="Set the points one by one with program(), as bench.mesh.sweep() does.",
-        )
+        hint = "Set the points one by one with program(), as bench.mesh.sweep() does."
+        raise self._not_supported("sweep", "cannot sweep together", hint)
 
     def telemetry(
         self, period_s: float, *, monitors: tuple[int, ...] | None = None, n_avg: int = 1
@@ -265,7 +263,7 @@ class CombinedController(Driver):
         Raises the errors of :meth:`MeshController.telemetry`.
         """
         if not self._info.telemetry:
-            raise self._target.error(NotSupportedError, "telemetry: not all controllers stream readings")
+            raise self._not_supported("telemetry", "do not all stream readings", "Call read_monitors() instead.")
         chosen = range(self._info.n_monitors) if monitors is None else monitors
         by_part: dict[_Part, list[int]] = {}
         for part, monitor in self._located(chosen, "telemetry"):
@@ -285,7 +283,7 @@ class CombinedController(Driver):
         Raises the errors of :meth:`MeshController.watch_light`.
         """
         if not self._info.watches_light:
-            raise self._target.error(NotSupportedError, "watch_light: not all controllers can watch light")
+            raise self._not_supported("watch_light", "cannot all watch light", "Read the monitors instead.")
         watch = _Watch(self._clock, self._located, lambda: self._generation)
         watch.change(thresholds, period_s)
         return watch
@@ -306,7 +304,7 @@ class CombinedController(Driver):
 
     def clear_fault(self, fault_id: int) -> None:
         """Clear only the latched fault with this id. Raises the errors of :meth:`MeshController.clear_fault`."""
-        check_fault_id(fault_id, self._device, "")
+        check_fault_id(fault_id, self._device, self._target.address)
         own_id, position = divmod(fault_id, _ID_STEP)
         if not 1 <= position <= len(self._parts):
             raise self._target.error(
@@ -337,10 +335,14 @@ class CombinedController(Driver):
     def _run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
         return results_of(self._attempt(jobs))
 
+    def _not_supported(self, call: str, reason: str, hint: str) -> NotSupportedError:
+        text = f"{call}: the controllers of this mesh {reason}"
+        return self._target.error(NotSupportedError, text, command=call, hint=hint)
+
     def _split(self, values: NDArray[np.float64], label: str) -> list[NDArray[np.float64]]:
         n = self._info.n_heaters
         column = numbers_per_channel(
-            values, n, label, f"the controllers have {n} heaters", device=self._device, address=None
+            values, n, label, f"the controllers have {n} heaters", device=self._device, address=self._target.address
         )
         return [column[part.heaters].copy() for part in self._parts]
 

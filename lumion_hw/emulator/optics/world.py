@@ -109,7 +109,7 @@ class OpticalWorld:
         self._fibres_drifted_s = clock.now()
         self.time = BenchTime(clock.now)
         self.before_reading: list[Callable[[], None]] = []
-        self.scanning: list[Callable[[], None]] = []  # devices that read the light on their own: after all that change it
+        self.scanning: list[Callable[[], None]] = []  # also before a reading, for devices that read light themselves
         self.swept_lasers: dict[str, Callable[[float], Light]] = {}  # light of sweeping lasers at an earlier instant
         self.before_changing: list[Callable[[], None]] = []
         self._calling_watchers = False
