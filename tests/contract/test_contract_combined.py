@@ -7,42 +7,13 @@ import pytest
 
 from firmware_protocol import FaultSource
 from lumion_hw.drivers.mesh.combined import CombinedController
-from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
-from lumion_hw.emulator.mesh.lumion import BoardProfile, MeshBoard
+from lumion_hw.emulator.mesh.lumion import MeshBoard
 from lumion_hw.interfaces import ControllerLimits
-from lumion_hw.links.memory import MemoryLink
 from lumion_hw.testing.contracts import MeshControllerContract, WireFixtures
+from tests.drivers.mesh.combined_boards import MONITOR_FULL_SCALE_MA, Boards
 
 HEATERS, MONITORS = (24, 10), (6, 4)
-FULL_SCALE_MA, MONITOR_FULL_SCALE_MA = 10.0, 1.0
 LIT = 3
-
-
-class Chip:
-    """What two boards drive and what their photodiodes give."""
-
-    def __init__(self) -> None:
-        self.driven_ma = [np.zeros(n) for n in HEATERS]
-        self.photocurrent_ma = [np.linspace(0.0, 0.5, n) for n in MONITORS]
-
-    def board(self, number: int, clock) -> MeshBoard:
-        def drive(currents_ma: np.ndarray, at_s: float) -> None:
-            self.driven_ma[number] = currents_ma.copy()
-
-        return MeshBoard(
-            f"mesh{number}",
-            clock,
-            np.random.default_rng(number),
-            drive=drive,
-            sense_ma=lambda n_avg, at_s: self.photocurrent_ma[number],
-            profile=BoardProfile(
-                n_dac=HEATERS[number],
-                n_adc=MONITORS[number],
-                dac_full_scale=round(FULL_SCALE_MA * 1e3),
-                adc_full_scale=round(MONITOR_FULL_SCALE_MA * 1e6),
-                serial=f"EMU-MESH-000{number}",
-            ),
-        )
 
 
 class TestCombinedController(WireFixtures, MeshControllerContract):
@@ -51,21 +22,16 @@ class TestCombinedController(WireFixtures, MeshControllerContract):
     wires = ()
 
     @pytest.fixture
-    def chip(self) -> Chip:
-        return Chip()
+    def boards(self, clock) -> Boards:
+        return Boards(HEATERS, MONITORS, clock)
 
     @pytest.fixture
-    def device(self, clock, chip) -> MeshBoard:
-        return chip.board(0, clock)
+    def device(self, boards) -> MeshBoard:
+        return boards.boards[0]
 
     @pytest.fixture
-    def driver(self, wire, clock, chip) -> Iterator[CombinedController]:
-        links = wire.link(), MemoryLink(chip.board(1, clock).connect, clock, "the second controller")
-        parts = {f"mesh{i}": LumionMeshController(link, clock, device=f"mesh{i}") for i, link in enumerate(links)}
-        for part in parts.values():
-            part.open()
-        whole = [ControllerLimits(np.full(n, FULL_SCALE_MA), np.full(n, 1000.0), 1e6) for n in HEATERS]
-        controller = CombinedController(parts, whole, clock, device="mesh0+mesh1")
+    def driver(self, wire, boards) -> Iterator[CombinedController]:
+        controller = boards.controller([wire.link(), *boards.links()[1:]])
         yield controller
         controller.close()
 
@@ -76,14 +42,14 @@ class TestCombinedController(WireFixtures, MeshControllerContract):
         return ControllerLimits(heater_max_ma, np.full(sum(HEATERS), 1000.0), total_power_mw=600.0, watchdog_s=2.0)
 
     @pytest.fixture
-    def driven_ma(self, chip):
-        return lambda: np.concatenate(chip.driven_ma)
+    def driven_ma(self, boards):
+        return lambda: boards.whole_ma
 
     @pytest.fixture
-    def saturate(self, chip):
+    def saturate(self, boards):
         def brighten() -> int:
-            chip.photocurrent_ma[1] = chip.photocurrent_ma[1].copy()
-            chip.photocurrent_ma[1][LIT] = 1.5 * MONITOR_FULL_SCALE_MA
+            boards.photocurrent_ma[1] = boards.photocurrent_ma[1].copy()
+            boards.photocurrent_ma[1][LIT] = 1.5 * MONITOR_FULL_SCALE_MA
             return MONITORS[0] + LIT
 
         return brighten

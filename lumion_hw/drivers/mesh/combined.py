@@ -155,6 +155,11 @@ class CombinedController(Driver):
         return self._info
 
     @property
+    def parts(self) -> dict[str, OpenableController]:
+        """The controllers by name, in the order of their heaters."""
+        return {part.name: part.controller for part in self._parts}
+
+    @property
     def heater_shares(self) -> tuple[slice, ...]:
         """Heaters of each controller."""
         return tuple(part.heaters for part in self._parts)
@@ -306,13 +311,17 @@ class CombinedController(Driver):
         """Clear only the latched fault with this id. Raises the errors of :meth:`MeshController.clear_fault`."""
         check_fault_id(fault_id, self._device, self._target.address)
         own_id, position = divmod(fault_id, _ID_STEP)
-        if not 1 <= position <= len(self._parts):
-            raise self._target.error(
-                BadValueError,
-                f"no fault has the id {fault_id}; nothing was cleared",
-                hint=f"{LIST_FAULTS}, with their ids.",
-            )
-        self._parts[position - 1].controller.clear_fault(own_id)
+        unknown = self._target.error(
+            BadValueError,
+            f"no fault has the id {fault_id}; nothing was cleared",
+            hint=f"{LIST_FAULTS}, with their ids.",
+        )
+        if not 1 <= position <= len(self._parts) or own_id < 0:
+            raise unknown
+        try:
+            self._parts[position - 1].controller.clear_fault(own_id)
+        except BadValueError as error:  # it names the controller's own id
+            raise unknown from error
 
     def outputs_off(self) -> None:
         """Switch the outputs of all controllers off, even if some fail. Raises the errors of those that fail."""
