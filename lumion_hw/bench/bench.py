@@ -117,7 +117,7 @@ class Bench:
         # A lane needs its module, and modules are opened with all their lanes.
         modules = {getattr(model.devices[name], "lane_of", None) or name for name in self._names_to_open}
         # Several controllers together need each of them.
-        modules |= {part for name in modules for part in getattr(model.devices[name], "parts", ())}
+        modules |= {part for name in modules for part in getattr(model.devices[name], "parts", None) or ()}
         of_modules = {name for name, device in model.devices.items() if getattr(device, "lane_of", None) in modules}
         self._names_to_open = modules | of_modules
         self.clock = clock
@@ -457,7 +457,7 @@ class Bench:
             for name in (*lanes, *combined):
                 # A module that failed is reported once, not for each of its lanes.
                 device = self.model.devices[name]
-                if not {device.container, *getattr(device, "parts", ())} & set(failures):
+                if not {device.container, *(getattr(device, "parts", None) or ())} & set(failures):
                     try_to_open(name)
         except BaseException:
             self.close()

@@ -290,10 +290,6 @@ def _kinds(bench: BenchData) -> Iterator[Check]:
             yield from kind.check(bench, name)
 
 
-_OF_ALL_CONTROLLERS = ("kind", "heater_ohm", "monitor_responsivity_a_per_w", "leave_on_s")
-"""Keys in which the controllers of one mesh must agree."""
-
-
 def _controllers(bench: BenchData) -> Iterator[Check]:
     alone, names = bench.mesh.get("controller"), bench.mesh.get("controllers")
     where: Path = ("mesh", "controllers")
@@ -304,8 +300,12 @@ def _controllers(bench: BenchData) -> Iterator[Check]:
         yield from bench.reference(("mesh", "controller"), alone, Role.MESH, Role.MESH_STATES)
     elif alone not in (None, joint):
         yield Check(where, "expected either controller or controllers, found both", ("mesh", "controller"), on_key=True)
-    for name in bench.devices:
-        if isinstance(name, str) and "+" in name and (names is None or name != joint):
+    for name, device in bench.devices.items():
+        parts = items(device.get("parts"))
+        if parts and (names is None or name != joint or tuple(parts) != bench.controllers()):
+            message = "expected no parts: list the controllers of the mesh in controllers of section mesh"
+            yield Check(("devices", name, "parts"), message, on_key=True)
+        elif isinstance(name, str) and "+" in name and not parts:
             yield Check(("devices", name), f"expected a name without +, found {name!r}", on_key=True)
     uses = Uses()
     for i, name in enumerate(items(names)):
@@ -313,12 +313,10 @@ def _controllers(bench: BenchData) -> Iterator[Check]:
         if problems or not isinstance(name, str):
             continue
         yield from uses.claim(name, (*where, i), f"controller {name!r}")
-        lead, device = bench.controllers()[0], bench.devices[name]
-        for key in _OF_ALL_CONTROLLERS:
-            if device.get(key) != bench.devices.get(lead, {}).get(key):
-                path = ("devices", name, key) if key in device else ("devices", name)
-                message = f"expected the same {key} as that of {lead!r}, because both drive one mesh"
-                yield Check(path, f"{message}; found {device.get(key, 'none')}", ("devices", lead))
+        lead, kind = bench.controllers()[0], bench.devices[name].get("kind")
+        if kind != bench.devices.get(lead, {}).get("kind"):
+            message = f"expected the kind of {lead!r}, because both drive one mesh, found {kind}"
+            yield Check(("devices", name, "kind"), message, ("devices", lead))
 
 
 def _mesh(bench: BenchData) -> Iterator[Check]:

@@ -85,8 +85,8 @@ class HeaterDriverModel(DeviceModel):
         description="Longest time that heaters stay on after the program has ended; 0: switch them off. A controller "
         "without a watchdog keeps them on without limit.",
     )
-    parts: tuple[Name, ...] = Field(
-        (), description="Controllers that this entry stands for; set for the key controllers of section mesh."
+    parts: tuple[Name, ...] | None = Field(
+        None, description="Controllers that this entry stands for; set for the key controllers of section mesh."
     )
 
     @property

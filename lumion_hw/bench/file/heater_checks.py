@@ -22,13 +22,26 @@ ROUNDING = 1.01
 """Factor by which a value may miss its limit, because people round values."""
 
 
-def heater_check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that the largest heater current shifts the phase by at least π/4; detects currents given in A, not mA."""
+_OF_ALL = ("heater_ohm", "monitor_responsivity_a_per_w", "leave_on_s")
+"""Keys in which the controllers of one mesh must agree."""
+
+
+def heater_check(bench: BenchData, name: str, model: type[HeaterDriverModel]) -> Iterator[Check]:
+    """Check that the largest heater current shifts the phase by at least π/4; detects currents given in A, not mA.
+
+    If several controllers drive the mesh, check also that they agree in the properties of the chip.
+    """
     from lumion_hw.bench.file.model import TypicalMeshModel
 
     if not bench.drives_mesh(name):
         return
-    device = bench.devices[name]
+    device, lead = bench.devices[name], bench.controllers()[0]
+    for key in _OF_ALL if lead in bench.devices else ():
+        if key in model.model_fields and _number(device, model, key) != _number(bench.devices[lead], model, key):
+            message = (
+                f"expected the {key} of {lead!r}, because both drive one mesh, found {_number(device, model, key):g}"
+            )
+            yield Check(("devices", name, key) if key in device else ("devices", name), message, ("devices", lead))
     max_ma = _number(device, HeaterDriverModel, "heater_max_ma")
     ohm = _number(device, HeaterDriverModel, "heater_ohm")
     p_pi_mw = _number(mapping(bench.mesh.get("typical")), TypicalMeshModel, "p_pi_min_mw")

@@ -145,9 +145,9 @@ class MeshSection(MeshLayoutKeys):
     def _name_several(cls, section: Any) -> Any:
         """Name several controllers together, such as ``mesh0+mesh1``."""
         names = section.get("controllers") if isinstance(section, Mapping) else None
-        if "controller" in (section or ()) or not isinstance(names, list | tuple):
+        if not isinstance(names, list | tuple) or "controller" in section:
             return section
-        return {**section, "controller": "+".join(map(str, names))}
+        return {**section, "controller": "+".join(names)} if all(isinstance(name, str) for name in names) else section
 
     @property
     def drivers(self) -> tuple[str, ...]:

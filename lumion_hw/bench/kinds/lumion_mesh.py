@@ -58,7 +58,7 @@ class MeshControllerModel(HeaterDriverModel):
 
 
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    yield from heater_check(bench, name)
+    yield from heater_check(bench, name, MeshControllerModel)
     yield from channel_check(bench, name, _MAX_CHANNELS, "a LUMION mesh controller")
 
 

@@ -75,7 +75,7 @@ def channels_of_module(module: str) -> int:
 
 
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    yield from heater_check(bench, name)
+    yield from heater_check(bench, name, QontrolModel)
     yield from compliance_check(bench, name)
     names = bench.controllers()
     if name not in names:
