@@ -61,9 +61,17 @@ def refused(match: str) -> Any:
 
 
 @contextlib.contextmanager
-def serving(directory: Path, *, record: Path | None = RECORD, fabric: bool = False, **options: Any) -> Iterator[Served]:
-    model, clock = load(SMALL), PatientClock()
-    with emulated_on_wires(model, SEED) as (emulated, addresses):
+def serving(
+    directory: Path,
+    *,
+    file: Path = SMALL,
+    seed: int = SEED,
+    record: Path | None = RECORD,
+    fabric: bool = False,
+    **options: Any,
+) -> Iterator[Served]:
+    model, clock = load(file), PatientClock()
+    with emulated_on_wires(model, seed) as (emulated, addresses):
 
         def open_bench() -> Bench:
             return Bench(model, lambda name, _device: open_link(addresses[name], clock), clock, emulated)
