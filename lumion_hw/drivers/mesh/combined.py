@@ -172,9 +172,9 @@ class CombinedController(Driver):
         )
 
     def open(self) -> None:
-        """Open the controllers whose link was lost again.
+        """Open the controllers whose link was lost again, and read what all of them can do.
 
-        If one of them no longer drives its currents, all others are switched off.
+        If one of them has switched its outputs off, all others are switched off.
         """
         with self._lock:
             for part in self._parts:
@@ -182,6 +182,8 @@ class CombinedController(Driver):
                     part.controller.read_back()
                 except (LinkLost, ConnectError):
                     part.controller.open()
+                part.info = part.controller.info
+            self._info = _combined_info([part.info for part in self._parts], [part.info for part in self._sensing])
         self.read_back()
 
     def configure(self, limits: ControllerLimits) -> None:
