@@ -44,7 +44,7 @@ def check(ctx: click.Context, file: str, as_json: bool) -> None:
         ctx.exit(ConfigError.exit_code)
     model = load_bench(file)
     counts = {
-        "devices": len(model.devices),
+        "devices": len(device_rows(model)),
         "inputs": len(model.wiring.inputs),
         "outputs": len(model.wiring.outputs),
         "servers": len(model.servers),
@@ -97,7 +97,10 @@ def show(file: str, as_json: bool) -> None:
 
 def device_rows(model: BenchModel) -> list[tuple[object, ...]]:
     """Return a table row for each device: name, kind, expected serial number or modules, address."""
-    return [(name, d.kind, _expected_identity(d), d.address) for name, d in model.devices.items()]
+    from lumion_hw.bench.file.devices import is_several
+
+    own = {name: device for name, device in model.devices.items() if not is_several(device)}
+    return [(name, device.kind, _expected_identity(device), device.address) for name, device in own.items()]
 
 
 def _expected_identity(device: DeviceModel) -> str | None:

@@ -108,6 +108,12 @@ ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}(/[1-9]
 ControllerName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}(\+[A-Za-z][A-Za-z0-9_.-]{0,63})*$")]
 """Name of a mesh controller, or of several that drive one mesh together, such as ``mesh0+mesh1``."""
 
+DeviceName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}(/[1-9][0-9]?|(\+[A-Za-z][A-Za-z0-9_.-]{0,63})+)?$"),
+]
+"""Name of a device, of a media lane of a module, or of several mesh controllers together."""
+
 Serial = Annotated[str, AfterValidator(checked_serial)]
 """A serial number of at most 16 ASCII characters."""
 

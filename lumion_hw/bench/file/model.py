@@ -16,6 +16,7 @@ from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel
 from lumion_hw.bench.file.emulation import EmulationModel
 from lumion_hw.bench.file.fields import (
     ControllerName,
+    DeviceName,
     Flag,
     ModuleName,
     Name,
@@ -391,7 +392,7 @@ class BenchModel(StrictModel):
     version: Version = Field(description="Version of this file format.")
     name: Name = Field(description="Name of the bench.")
     description: str = Field("", description="Description of the bench.")
-    devices: dict[ModuleName | ControllerName, Device] = Field(min_length=1, description="Devices by name.")
+    devices: dict[DeviceName, Device] = Field(min_length=1, description="Devices by name.")
     mesh: MeshSection | None = Field(
         None, description="The mesh chip and its controller; omit it for a bench without a mesh."
     )

@@ -29,7 +29,7 @@ ONE_MISTAKE = [
     ("name: small\n", "name: small\nfabrik: 1\n", "fabrik", "found 'fabrik'. Did you mean 'fabric'?"),
     ("loss_db: 0.5", "loss: 0.5", "wiring.inputs[0].loss", "found 'loss'. Did you mean 'loss_db'?"),
     ("fraction: 0.1", "fraction: 0.1, x: 1", "wiring.outputs[0].tap.x", "expected one of the keys meter, channel"),
-    ("  controller: mesh0", "  layout: smartlight", "mesh.controller", "expected this key, found none"),
+    ("  controller: mesh0", "  layout: smartlight", "mesh.controller", "expected this key or controllers, found none"),
     ("version: 1\n", "", "version", "expected this key, found none"),
     ("pol-b: {kind: oz-epc04}", "pol-b: {settle_s: 1}", "devices.pol-b.kind", "expected this key, found none"),
     # types
