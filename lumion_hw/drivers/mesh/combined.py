@@ -66,7 +66,7 @@ class OpenableController(MeshController, Protocol):
 
 
 @dataclasses.dataclass(eq=False)
-class _Part:
+class _OneController:
     """One of the controllers.
 
     Attributes:
@@ -140,7 +140,7 @@ class CombinedController(Driver):
         infos = [controller.info for controller in parts.values()]
         heaters, monitors = (_shares([getattr(info, key) for info in infos]) for key in ("n_heaters", "n_monitors"))
         self._parts = tuple(
-            _Part(name, number, parts[name], infos[number], limits[number], heaters[number], monitors[number])
+            _OneController(name, number, parts[name], infos[number], limits[number], heaters[number], monitors[number])
             for number, name in enumerate(parts)
         )
         for part, driven_ma in zip(self._parts, self._run([part.read_driven for part in self._parts]), strict=True):
@@ -272,7 +272,7 @@ class CombinedController(Driver):
         if not self._info.telemetry:
             raise self._not_supported("telemetry", "do not all stream readings", "Call read_monitors() instead.")
         chosen = range(self._info.n_monitors) if monitors is None else monitors
-        by_part: dict[_Part, list[int]] = {}
+        by_part: dict[_OneController, list[int]] = {}
         for part, monitor in self._located(chosen, "telemetry"):
             by_part.setdefault(part, []).append(monitor)
         streams: list[Iterator[TelemetrySample]] = []
@@ -387,7 +387,7 @@ class CombinedController(Driver):
                 doubt = isinstance(error, LinkError) and getattr(error, "took_effect", None) is not False
                 error.message = f"{error.message.rstrip('.')}.{_IN_DOUBT if doubt else ''}{text}"
 
-    def _follow_switched_off(self, off: Sequence[_Part]) -> None:
+    def _follow_switched_off(self, off: Sequence[_OneController]) -> None:
         """Switch the other controllers off if some have switched their outputs off."""
         if not off:
             return
@@ -405,7 +405,7 @@ class CombinedController(Driver):
             else:
                 _log.warning("%s: switched off, because %s has switched its outputs off", part.name, names)
 
-    def _joined_reading(self, parts: Sequence[_Part], readings: Sequence[MonitorReading]) -> MonitorReading:
+    def _joined_reading(self, parts: Sequence[_OneController], readings: Sequence[MonitorReading]) -> MonitorReading:
         is_present = all(
             reading.generation == self._part_generations[part.name]
             for part, reading in zip(parts, readings, strict=True)
@@ -417,7 +417,7 @@ class CombinedController(Driver):
             max(reading.timestamp_s for reading in readings),
         )
 
-    def _located(self, monitors: Iterable[int], label: str) -> list[tuple[_Part, int]]:
+    def _located(self, monitors: Iterable[int], label: str) -> list[tuple[_OneController, int]]:
         """Return the controller of each monitor in ascending order, and the monitor's number there.
 
         Raises ``ConfigError`` if a monitor does not exist, or none is given.
@@ -469,12 +469,12 @@ class _Watch:
     def __init__(
         self,
         clock: Clock,
-        locate: Callable[[Iterable[int], str], list[tuple[_Part, int]]],
+        locate: Callable[[Iterable[int], str], list[tuple[_OneController, int]]],
         generation: Callable[[], int],
     ) -> None:
         self._clock, self._locate, self._generation = clock, locate, generation
-        self._watchers: dict[_Part, LightWatcher] = {}
-        self._dark: dict[_Part, frozenset[int]] = {}
+        self._watchers: dict[_OneController, LightWatcher] = {}
+        self._dark: dict[_OneController, frozenset[int]] = {}
 
     def change(self, thresholds: Sequence[LightThreshold], period_s: float) -> None:
         """Replace the thresholds and the time between readings. Raises the errors of ``watch_light``."""
@@ -482,7 +482,7 @@ class _Watch:
         located = self._locate([threshold.monitor for threshold in ordered], "watch_light")
         if len(located) != len(ordered):
             raise ConfigError("watch_light: a monitor has two thresholds")
-        by_part: dict[_Part, list[LightThreshold]] = {}
+        by_part: dict[_OneController, list[LightThreshold]] = {}
         for (part, monitor), threshold in zip(located, ordered, strict=True):
             by_part.setdefault(part, []).append(dataclasses.replace(threshold, monitor=monitor))
         self._dark = {}
@@ -528,7 +528,7 @@ def _shares(counts: Sequence[int]) -> list[slice]:
     return [slice(start, stop) for start, stop in pairwise(accumulate(counts, initial=0))]
 
 
-def _own_fault(part: _Part, fault: Fault) -> Fault:
+def _own_fault(part: _OneController, fault: Fault) -> Fault:
     """Return a fault of one controller with an id and a channel that hold for all."""
     first = part.heaters.start
     extra = {**fault.extra, "controller": part.name}
