@@ -116,10 +116,8 @@ class Bench:
         _check_names(self._names_to_open, model, "devices")
         # A lane needs its module, and modules are opened with all their lanes.
         modules = {getattr(model.devices[name], "lane_of", None) or name for name in self._names_to_open}
-        # Several controllers together need each of them.
-        modules |= {part for name in modules for part in getattr(model.devices[name], "parts", None) or ()}
         of_modules = {name for name, device in model.devices.items() if getattr(device, "lane_of", None) in modules}
-        self._names_to_open = modules | of_modules
+        self._names_to_open = _with_parts(modules | of_modules, model)
         self.clock = clock
         self.wiring = ends.added_to(model.to_wiring())
         self.fibre_ends: Mapping[str, FibreEnd] = {name: FibreEnd(name, clock) for name in ends.names}
@@ -608,11 +606,9 @@ def _addresses(model: BenchModel, overrides: Mapping[str, str], only: Collection
     """
     addresses = {name: device.address for name, device in model.devices.items()} | dict(overrides)
     found = {name: addresses[name] or addresses.get(device.container or "") for name, device in model.devices.items()}
-    missing = [
-        name
-        for name, address in found.items()
-        if address is None and (only is None or name in only) and not is_several(model.devices[name])
-    ]
+    wanted = model.devices.keys() if only is None else _with_parts(only, model)
+    without = [name for name, device in model.devices.items() if found[name] is None and not is_several(device)]
+    missing = [name for name in without if name in wanted]
     if missing:
         raise ConfigError(
             f"the bench file has no address for {', '.join(missing)}",
@@ -620,6 +616,11 @@ def _addresses(model: BenchModel, overrides: Mapping[str, str], only: Collection
             "`lumion emulate` writes.",
         )
     return {name: address for name, address in found.items() if address is not None}
+
+
+def _with_parts(names: Collection[str], model: BenchModel) -> set[str]:
+    """Return names of devices, with those of the controllers that are opened together under one of the names."""
+    return {*names, *(part for name in names for part in getattr(model.devices[name], "parts", None) or ())}
 
 
 def _check_names(names: Collection[str], model: BenchModel, section: str) -> None:

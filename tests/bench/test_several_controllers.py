@@ -11,9 +11,8 @@ from lumion_hw.bench.emulated import emulated_bench, emulated_on_wires
 from lumion_hw.bench.file.loader import check_bench, load_bench
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.circuits import CircuitRequest, PathSetup
-from lumion_hw.clock import SystemClock, VirtualClock
+from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CalibrationError, ConfigError, IdentityError
-from lumion_hw.links.address import open_link
 from lumion_hw.polarization import Aligner
 from lumion_hw.testing.known_record import record_of_truth
 from tests.bench.several_controllers import split_bench
@@ -160,10 +159,13 @@ def test_only_the_mesh_can_be_opened_and_a_part_alone_is_no_mesh(two: Path) -> N
 
 
 def test_controllers_are_reached_over_wires_of_their_own(two: Path) -> None:
-    model, clock = load(two), SystemClock()
+    with emulated_on_wires(load(two), 0) as (emulated, addresses):
+        del addresses["mesh1"]
+        with pytest.raises(ConfigError, match="the bench file has no address for mesh1"):
+            Bench.open(two, addresses=addresses, only=["mesh0+mesh1"])
     with (
-        emulated_on_wires(model, 0) as (emulated, addresses),
-        Bench(model, lambda name, _: open_link(addresses[name], clock), clock, only=[model.mesh.controller]) as bench,
+        emulated_on_wires(load(two), 0) as (emulated, addresses),
+        Bench.open(two, addresses=addresses, only=["mesh0+mesh1"]) as bench,
     ):
         assert {"mesh0", "mesh1"} <= addresses.keys()
         currents_ma = np.linspace(0.1, 1.5, 30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import threading
@@ -52,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _ID_STEP = 100
-"""Fault 3 of the second controller has the id 302. So many controllers are more than any mesh has."""
+"""Fault 3 of the second controller has the id 302; a bench file lists at most 16 controllers."""
 _LIGHT_SLICE_S = 2e-3
 """Time for which a watch for light waits for one controller before it looks at the next."""
 _IN_DOUBT = " This controller may drive the new currents."
@@ -115,9 +116,9 @@ class _OneController:
 class CombinedController(Driver):
     """Several controllers that drive one mesh; implements :class:`~lumion_hw.interfaces.MeshController`. Thread-safe.
 
-    Heaters and monitors are numbered through the controllers in their order. The controllers change one after the
-    other, within one exchange. If one of them switches its outputs off because of a fault, the others are switched off
-    too, so the mesh is driven completely or not at all.
+    Heaters and monitors are numbered through the controllers in their order. All controllers change within one
+    exchange, but not at the same instant. If one of them switches its outputs off, :meth:`faults`, :meth:`read_back`
+    and :meth:`program` switch the others off too, so that the mesh is driven completely or not at all.
 
     Args:
         parts: The open controllers by name, in the order of their heaters.
@@ -335,7 +336,8 @@ class CombinedController(Driver):
 
     def close(self) -> None:
         """Close all controllers, which sets their outputs to zero; idempotent, never raises."""
-        self._attempt([part.controller.close for part in self._parts])
+        with contextlib.suppress(RuntimeError):  # while the interpreter exits no thread starts, and each closes itself
+            self._attempt([part.controller.close for part in self._parts])
 
     # -- several controllers ------------------------------------------------------------------------------------------
 
