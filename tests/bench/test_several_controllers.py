@@ -17,6 +17,7 @@ from lumion_hw.polarization import Aligner
 from lumion_hw.testing.known_record import record_of_truth
 from tests.bench.several_controllers import split_bench
 from tests.circuits.known_mesh import SMALL
+from tests.edited_files import edited
 
 
 @pytest.fixture
@@ -91,6 +92,24 @@ def test_chains_together_need_enough_modules(tmp_path: Path) -> None:
     (problem,) = check_bench("bench.yaml", text=text.replace(", Q8iv-0011", ""))
     assert problem.path == "devices.mesh1.modules"
     assert problem.message == "expected modules with the 30 drive channels that the mesh needs, found 24"
+
+
+def test_chains_together_drive_a_mesh_and_measure_its_heaters(tmp_path: Path) -> None:
+    file = edited(
+        SMALL.with_name("small_qontrol.yaml"),
+        tmp_path,
+        (", Q8iv-0003, Q8iv-0004]", "]"),
+        ("  meter0:", "  mesh1: {kind: qontrol-q8}\n  meter0:"),
+        ("controller: mesh0", "controllers: [mesh0, mesh1]"),
+    )
+    with Bench.emulate(file) as bench:
+        info, currents_ma = bench.mesh.controller.info, np.linspace(0.5, 1.5, 30)
+        assert (info.n_heaters, info.n_monitors, info.watchdog) == (32, 0, False)
+        bench.mesh.program(currents_ma)
+        assert np.allclose(bench.emulated.world.chip.driven_ma, currents_ma, atol=1e-3)
+        assert np.array_equal(bench.mesh.confirmed_currents_ma(), currents_ma)
+        ohm = bench.emulated.world.truth.heater_ohm
+        assert np.allclose(bench.mesh.heater_resistances_ohm(), ohm, rtol=0.05)
 
 
 def test_every_emulated_controller_drives_its_own_share(two: Path) -> None:

@@ -41,8 +41,10 @@ from lumion_hw.interfaces import (
     LightState,
     LightThreshold,
     LightWatcher,
+    MeasuresOutputs,
     MeshController,
     MonitorReading,
+    OutputReadings,
     SweepPlan,
     SweepResult,
     TelemetrySample,
@@ -56,6 +58,7 @@ _ID_STEP = 100
 """Fault 3 of the second controller has the id 302; a bench file lists at most 16 controllers."""
 _LIGHT_SLICE_S = 2e-3
 """Time for which a watch for light waits for one controller before it looks at the next."""
+_MEASURED = "voltage_v", "current_ma"
 _IN_DOUBT = " This controller may drive the new currents."
 
 
@@ -113,6 +116,14 @@ class _OneController:
         return np.where(read_ma <= self.info.readback_tolerance_ma, 0.0, np.minimum(read_ma, self.limits.heater_max_ma))
 
 
+@dataclasses.dataclass(frozen=True)
+class _JoinedOutputs:
+    """Voltages and currents at the outputs of several controllers."""
+
+    voltage_v: NDArray[np.float64]
+    current_ma: NDArray[np.float64]
+
+
 class CombinedController(Driver):
     """Several controllers that drive one mesh; implements :class:`~lumion_hw.interfaces.MeshController`. Thread-safe.
 
@@ -149,6 +160,8 @@ class CombinedController(Driver):
         self._sensing = tuple(part for part in self._parts if part.info.n_monitors)
         self._info = _combined_info(infos, [part.info for part in self._sensing])
         self._generation, self._part_generations = 0, dict.fromkeys(parts, 0)
+        if all(isinstance(controller, MeasuresOutputs) for controller in parts.values()):
+            self.read_channels: Callable[[], OutputReadings] = self._read_channels
 
     @property
     def info(self) -> ControllerInfo:
@@ -249,6 +262,11 @@ class CombinedController(Driver):
                 )
                 tables_ma = self._run(read)
         return np.concatenate(tables_ma)
+
+    def _read_channels(self) -> OutputReadings:
+        """Return voltage and current of all channels; only for controllers that all measure them."""
+        read = self._run([c.read_channels for c in self.parts.values() if isinstance(c, MeasuresOutputs)])
+        return _JoinedOutputs(*(np.concatenate([getattr(each, key) for each in read]) for key in _MEASURED))
 
     def read_monitors(self, n_avg: int = 1) -> MonitorReading:
         """Read the monitors of all controllers, at the same time but not at the same instant."""
