@@ -1,5 +1,6 @@
 """A served bench whose mesh has two controllers: one device for clients, with the parts beside it."""
 
+import contextlib
 import json
 from collections.abc import Iterator
 
@@ -10,8 +11,10 @@ from firmware_protocol import FaultSource
 from lumion_hw import Bench, save_record
 from lumion_hw.errors import BusyError
 from lumion_hw.interfaces import ControllerInfo
+from lumion_hw.serving.page.server import PageServer
 from lumion_hw.testing.known_record import record_of_truth
 from tests.bench.several_controllers import split_bench
+from tests.serving.page_states import Reader
 from tests.serving.serving_bench import Served, refused, serving
 
 pytest.importorskip("p4p")
@@ -38,6 +41,12 @@ def test_the_controllers_together_have_the_readings_and_settings(served, client,
     assert served.owner.point("mesh0+mesh1.heater_ma.20").value == pytest.approx(0.5, abs=1e-3)
     assert served.emulated.world.chip.driven_ma[20] == pytest.approx(0.5, abs=1e-3)
     client.put("small:mesh0+mesh1:heater_ma:20", 0.0)
+
+
+def test_the_page_lists_them_as_one_device(served) -> None:
+    with PageServer(served.owner) as page, contextlib.closing(Reader(page.address)) as reader:
+        devices = reader.next_state()["parts"]["about"]["devices"]
+    assert [device["name"] for device in devices if device["role"] == "mesh controller"] == ["mesh0+mesh1"]
 
 
 def test_a_trip_of_one_controller_is_listed_and_cleared_by_name(served, client, lease) -> None:

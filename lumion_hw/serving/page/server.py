@@ -152,7 +152,10 @@ def _about(owner: BenchOwner, writes: bool) -> dict[str, Any]:
     model = owner.bench.model
     feeds = {path.polarization: path.transponder for path in owner.bench.wiring.inputs if path.polarization}
     devices = []
+    together = () if model.mesh is None else model.mesh.controllers or ()  # these have their readings as one device
     for name, device in model.devices.items():
+        if name in together:
+            continue
         kind = kind_named(device.kind)
         role = "" if kind is None else kind.role.label
         devices.append({"name": name, "kind": device.kind, "role": role, "feeds": feeds.get(name) or ""})
