@@ -439,6 +439,8 @@ class BenchModel(StrictModel):
         if section is None or section.controllers is None or section.controller in self.devices:
             return self
         parts = [part for name in section.drivers if isinstance(part := self.devices[name], HeaterDriverModel)]
+        if len(parts) < len(section.drivers):
+            raise ValueError("mesh.controllers: expected devices that drive heater currents")
         own: dict[str, Any] = {
             "parts": section.drivers,
             "heater_max_ma": min(part.heater_max_ma for part in parts),

@@ -408,7 +408,17 @@ anything = st.recursive(
     max_leaves=8,
 )
 sections = {
-    "mesh": ["controller", "columns", "heater_channels", "monitor_ports", "layout", "topology", "rings", "ports"],
+    "mesh": [
+        "controller",
+        "controllers",
+        "columns",
+        "heater_channels",
+        "monitor_ports",
+        "layout",
+        "topology",
+        "rings",
+        "ports",
+    ],
     "wiring": ["inputs", "outputs", "fibres", "loops", "reflectors"],
     "fabric": ["pairs", "spares"],
 }
