@@ -150,7 +150,8 @@ class CircuitService:
             if finding.verdict is MeshVerdict.CHANGED and finding.unfinished is not None:
                 mesh.program(np.array(finding.unfinished.before_ma))
             if finding.verdict is MeshVerdict.DARK:
-                switch_heaters_off(self.setup.bench)  # one of several controllers may drive its share
+                if mesh.shares:  # one of several controllers may still drive its share
+                    switch_heaters_off(self.setup.bench)
                 self.lost_circuits = state.circuits
                 state = CircuitState(record=state.record)
                 self.setup.bench.events.add("lost", circuits=[circuit.name for circuit in self.lost_circuits])
