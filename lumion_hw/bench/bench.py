@@ -620,7 +620,7 @@ def _addresses(model: BenchModel, overrides: Mapping[str, str], only: Collection
 
 def _with_parts(names: Collection[str], model: BenchModel) -> set[str]:
     """Return names of devices, with those of the controllers that are opened together under one of the names."""
-    return {*names, *(part for name in names for part in getattr(model.devices[name], "parts", None) or ())}
+    return {*names, *(part for name in names for part in getattr(model.devices.get(name), "parts", None) or ())}
 
 
 def _check_names(names: Collection[str], model: BenchModel, section: str) -> None:

@@ -9,7 +9,7 @@ from lumion_hw.cli import main
 from lumion_hw.errors import ConfigError
 from lumion_hw.remote.client import PvaConnection
 from lumion_hw.serving.state import ServedJob
-from tests.serving.serving_bench import SMALL
+from tests.serving.serving_bench import SMALL, serving
 from tests.serving.test_virtual_days import ADA, owned
 
 
@@ -41,6 +41,12 @@ def test_the_wanted_circuits_are_planned_applied_and_kept(tmp_path: Path) -> Non
         assert run(circuits="").result["removed"] == ["sfp-a:sfp-b"]
         assert owner.state.circuits == ()
         assert not owner.bench.mesh.confirmed_currents_ma().any()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("aligned"), aligned=True) as found:
+        yield found
 
 
 @pytest.fixture

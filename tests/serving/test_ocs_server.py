@@ -49,7 +49,7 @@ def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Switch]:
     import httpx
 
     with (
-        serving(tmp_path_factory.mktemp("switch")) as served,
+        serving(tmp_path_factory.mktemp("switch"), aligned=True) as served,
         PageServer(served.owner, writes=True) as server,
         httpx.Client(base_url=server.address, timeout=PATIENCE_S, trust_env=False) as http,
     ):
