@@ -183,8 +183,8 @@ def _written(path: Path | None, description: str, content: Mapping[str, object],
         part.touch(mode=0o600)  # the fault control's address contains a secret
         part.write_text(text, encoding="utf-8")
 
-    write_file(path, description, write_private, overwrite_policy(force))
-    try:
+    try:  # a signal may come as soon as the file is there
+        write_file(path, description, write_private, overwrite_policy(force))
         yield
     finally:
         with contextlib.suppress(OSError, UnicodeError):
