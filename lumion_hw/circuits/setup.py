@@ -19,7 +19,7 @@ from lumion_hw.circuits.mesh_setting import combined_plan, pucs_of, record_avoid
 from lumion_hw.circuits.plan.planned import CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.plan.planner import plan_circuits
 from lumion_hw.circuits.plan.request import CircuitRequest
-from lumion_hw.circuits.proof import CircuitProof, describe_proofs, proof_event
+from lumion_hw.circuits.proof import CircuitProof, describe_proofs, expected_level_dbm, proof_event
 from lumion_hw.circuits.spans import Milestone, Spans
 from lumion_hw.errors import CircuitError, ConfigError, LumionError, RoutingError
 from lumion_hw.mesh.layout.topology import State
@@ -32,6 +32,9 @@ GLITCH_DB = 0.3
 """Allowed change in dB of an active circuit's light while others are set up (on-chip photodiodes: 0.05 dB)."""
 _MAX_DISTURBANCE_DB = 3.0
 """Change in dB, larger than any drift during a polarization search, from which a circuit counts as lost."""
+_LOST_DB = 6.0
+"""Light that is weaker than planned by more than this is not that of the circuit: the launch power of a module differs
+from the planned one by up to 3 dB, and a circuit loses at most 3 dB before it counts as lost."""
 _MAX_ROUTES = 3
 """Largest number of routes tried before all changes are undone."""
 
@@ -630,11 +633,11 @@ class PathSetup:
     def _check_undisturbed(
         self, circuits: Sequence[PlannedCircuit], before_dbm: Sequence[float | None], allowed_db: float
     ) -> None:
-        arms = [circuit for circuit in circuits for _ in circuit.arms]
+        arms = [(circuit, arm) for circuit in circuits for arm in circuit.arms]
         levels_dbm = self._lighting.fibre_levels_dbm(circuits)
-        for circuit, was_dbm, is_dbm in zip(arms, before_dbm, levels_dbm, strict=True):
-            if was_dbm is None:
-                continue  # an arm without light cannot be disturbed
+        for (circuit, arm), was_dbm, is_dbm in zip(arms, before_dbm, levels_dbm, strict=True):
+            if was_dbm is None or was_dbm < expected_level_dbm(circuit, arm) - _LOST_DB:
+                continue  # an arm without light, or with stray light only, cannot be disturbed
             if is_dbm is None or abs(is_dbm - was_dbm) > allowed_db:
                 change = "dark" if is_dbm is None else f"{is_dbm - was_dbm:+.2f} dB"
                 raise CircuitError(

@@ -89,7 +89,7 @@ class JoinedMeshes:
             ConfigError: A circuit to replace does not exist.
             LumionError: As for :meth:`~lumion_hw.joined.plan.LinkPlanner.plan`.
         """
-        return self._plan(requests, segments_by_bench(self._links(replaced)))
+        return self._plan(requests, segments_by_bench(self._links([*replaced, *self._lost(requests)])))
 
     def _plan(self, requests: Sequence[JoinedRequest], removed: Mapping[str, tuple[str, ...]]) -> JoinedPlan:
         states = results_on_benches(self._benches, {name: bench.circuits for name, bench in self._benches.items()})
@@ -106,6 +106,8 @@ class JoinedMeshes:
     def connect(self, requests: Sequence[JoinedRequest], replaced: Sequence[str] = ()) -> list[dict[str, Any]]:
         """Connect circuits and prove them from end to end, or leave all benches as they were.
 
+        A circuit that was lost, such as by the restart of a bench, is connected again in place of its remains.
+
         Args:
             requests: The circuits.
             replaced: Names of active circuits that they replace. A transmitter that a new circuit uses stays on.
@@ -120,6 +122,7 @@ class JoinedMeshes:
             LumionError: A bench or a device failed. Unless the message says otherwise, all benches are as before.
         """
         self._journal.check_finished()
+        replaced = [*replaced, *self._lost(requests)]
         removed = segments_by_bench(self._links(replaced))
         plan = self._plan(requests, removed)
         segments = {name: plan.segments_of(name) for name in dict.fromkeys((*plan.benches, *removed))}
@@ -145,6 +148,11 @@ class JoinedMeshes:
         self._journal.decide()
         self._keep(change)
         return measured
+
+    def _lost(self, requests: Sequence[JoinedRequest]) -> list[str]:
+        """Return the names of those circuits that this program has connected and that are lost."""
+        wanted = {request.name for request in requests} & set(self._journal.history.circuits)
+        return [link.name for link in self.status() if link.is_lost and link.name in wanted] if wanted else []
 
     def _new_change(self, kind: str, circuits: Sequence[str], segments: Mapping[str, tuple[str, ...]]) -> JoinedChange:
         import secrets
@@ -302,12 +310,15 @@ class JoinedMeshes:
             self._journal.end("undone")
 
     def status(self) -> list[LinkStatus]:
-        """Return all circuits that cross a fibre between meshes, from what the benches report."""
+        """Return all circuits that cross a fibre between meshes, as the benches report them.
+
+        A circuit that this program has connected and a bench has lost keeps its name.
+        """
         outcomes = on_benches(self._benches, {name: bench.circuits for name, bench in self._benches.items()})
         states: dict[str, BenchCircuits | str] = {
             name: str(outcome) if isinstance(outcome, LumionError) else outcome for name, outcome in outcomes.items()
         }
-        return link_statuses(self._file.fibres, states)
+        return link_statuses(self._file.fibres, states, self._journal.history.circuits)
 
     @property
     def unfinished(self) -> JoinedChange | None:

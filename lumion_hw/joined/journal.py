@@ -51,6 +51,11 @@ class JoinedChange:
     removed: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     decided: bool = False
 
+    @property
+    def ending(self) -> tuple[str, ...]:
+        """Names of the circuits that the change takes away."""
+        return self.circuits if self.kind == "disconnect" else tuple(set(self.replaced) - set(self.circuits))
+
 
 @dataclass(frozen=True)
 class JoinedHistory:
@@ -100,10 +105,11 @@ class JoinedHistory:
         """Return the history after the unfinished change has ended."""
         change, circuits = self.unfinished, self.circuits
         if change is not None:
-            # Once all were proven, replaced circuits are gone even if the new ones are undone.
-            gone = {*change.circuits, *(change.replaced if change.decided else ())}
-            circuits = tuple(name for name in circuits if name not in gone)
-            circuits += change.circuits if outcome == KEPT else ()
+            # Once all were proven, replaced circuits are gone even if the new ones are undone. A lost circuit that
+            # could not be connected again stays in the list, so that it is still reported.
+            gone = change.ending if change.decided or change.kind == "disconnect" else ()
+            kept = [name for name in change.circuits if name not in circuits] if outcome == KEPT else []
+            circuits = (*(name for name in circuits if name not in gone), *kept)
         return dataclasses.replace(
             self, circuits=circuits, last=change or self.last, outcome=outcome, ended_utc=utc, unfinished=None
         )

@@ -46,13 +46,25 @@ class LinkStatus:
         }
 
 
-def link_statuses(fibres: Sequence[MeshFibre], benches: Mapping[str, BenchCircuits | str]) -> list[LinkStatus]:
+def link_statuses(
+    fibres: Sequence[MeshFibre], benches: Mapping[str, BenchCircuits | str], known: Sequence[str] = ()
+) -> list[LinkStatus]:
     """Return all circuits that cross a fibre between meshes.
 
     Args:
         fibres: All fibres.
         benches: The circuits of each bench, or the reason why it does not answer.
+        known: Names of circuits that should be active. The remaining segments of such a circuit are shown under its
+            name; without any segment, it is shown as lost.
     """
+    links = list(_active_links(fibres, benches))
+    for name in known:
+        if all(link.name != name for link in links):
+            links = _with_lost(name, links)
+    return links
+
+
+def _active_links(fibres: Sequence[MeshFibre], benches: Mapping[str, BenchCircuits | str]) -> Iterator[LinkStatus]:
     segments = {
         (bench, str(document["circuit"]).split(":")[0]): document
         for bench, state in benches.items()
@@ -66,13 +78,22 @@ def link_statuses(fibres: Sequence[MeshFibre], benches: Mapping[str, BenchCircui
         for bench, target in ((bench, _target(document)) for (bench, _), document in segments.items())
         if (bench, target) in out_of
     }
-    links = []
     for (bench, source), document in segments.items():
         # A circuit begins at a module, or at a fibre into which no active segment sends.
         is_first = (bench, source) not in into or (bench, source) not in reached
         if is_first and ((bench, source) in into or (bench, _target(document)) in out_of):
-            links.append(_link(bench, source, segments, into, out_of, benches))
-    return links
+            yield _link(bench, source, segments, into, out_of, benches)
+
+
+def _with_lost(name: str, links: Sequence[LinkStatus]) -> list[LinkStatus]:
+    """Put the remaining segments of a known circuit together under its name."""
+    bench, module, *target = name.split(":")
+    start, end = f"{bench}:{module}:", f":{':'.join(target)}"
+    parts = [link for link in links if link.is_lost and (link.name.startswith(start) or link.name.endswith(end))]
+    segments = tuple(segment for part in parts for segment in part.segments)
+    problems = tuple(dict.fromkeys(problem for part in parts for problem in part.problems))
+    lost = LinkStatus(name, segments, None, problems or ("no bench has a segment of it",), is_lost=True)
+    return [*(link for link in links if link not in parts), lost]
 
 
 def _link(

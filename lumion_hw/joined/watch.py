@@ -91,12 +91,10 @@ def joined_status(
         is_changing: Whether the program of the unfinished change is still running.
         time_s: Time of the query, in seconds since 1970.
     """
-    links = list(link_statuses(file.fibres, benches))
-    in_work = history.unfinished.circuits if is_changing and history.unfinished is not None else ()
-    for name in history.circuits:
-        if name not in in_work and all(link.name != name for link in links):
-            links = _with_lost(name, links)
-    if in_work or any(isinstance(state, BenchCircuits) and state.prepared for state in benches.values()):
+    running = history.unfinished if is_changing else None
+    ending = () if running is None else running.ending
+    links = link_statuses(file.fibres, benches, [name for name in history.circuits if name not in ending])
+    if running or any(isinstance(state, BenchCircuits) and state.prepared for state in benches.values()):
         # Benches keep their segments one after the other.
         links = [link for link in links if not link.is_lost or link.name in history.circuits]
     links.sort(key=lambda link: (not link.is_lost, not link.problems, _margin(link)))
@@ -111,17 +109,6 @@ def joined_status(
         history,
         tuple(_alarms(benches, links, history, is_changing)),
     )
-
-
-def _with_lost(name: str, links: Sequence[LinkStatus]) -> list[LinkStatus]:
-    """Put the remaining segments of a known circuit together under its name."""
-    bench, module, *target = name.split(":")
-    start, end = f"{bench}:{module}:", f":{':'.join(target)}"
-    parts = [link for link in links if link.is_lost and (link.name.startswith(start) or link.name.endswith(end))]
-    segments = tuple(segment for part in parts for segment in part.segments)
-    problems = tuple(dict.fromkeys(problem for part in parts for problem in part.problems))
-    lost = LinkStatus(name, segments, None, problems or ("no bench has a segment of it",), is_lost=True)
-    return [*(link for link in links if link not in parts), lost]
 
 
 def _margin(link: LinkStatus) -> float:

@@ -10,7 +10,7 @@ import pytest
 from lumion_hw.circuits import CircuitMaintenance
 from lumion_hw.errors import BusyError, CircuitError, ConfigError, LinkError, LinkLost, NoPathError
 from lumion_hw.joined import JoinedBench, JoinedMeshes, JoinedRequest, LocalBench
-from lumion_hw.joined.journal import JoinedJournal
+from lumion_hw.joined.journal import JoinedJournal, read_joined
 from tests.joined.two_racks import FILE, TwoRacks, two_racks
 
 ONE = [JoinedRequest.parse("rack0:sfp-a:rack1:sfp-b")]
@@ -85,6 +85,33 @@ def test_disconnecting_frees_every_bench_and_the_circuits_fit_again(racks: TwoRa
         assert len(joined.disconnect()) == 4
     assert racks.names() == NOTHING
     assert racks.are_transmitters_off()
+
+
+@pytest.mark.parametrize("lost_on", [("rack0",), ("spine",), ("rack1",), tuple(NOTHING)], ids=" ".join)
+def test_circuits_that_a_bench_has_lost_are_connected_again_by_their_names(
+    racks: TwoRacks, lost_on: tuple[str, ...]
+) -> None:
+    with racks.program() as joined:
+        joined.connect(ALL)
+        for name in lost_on:
+            racks.benches[name].disconnect(racks.benches[name].circuits().names)
+        assert {status.name for status in joined.status() if status.is_lost} == {request.name for request in ALL}
+        joined.connect(ALL[:3])
+        assert joined.disconnect([ALL[3].name]) == [ALL[3].name]
+        assert {status.name: status.problems for status in joined.status()} == {each.name: () for each in ALL[:3]}
+    assert {len(names) for names in racks.names().values()} == {3}
+
+
+def test_a_lost_circuit_that_cannot_be_connected_again_stays_known_as_lost(racks: TwoRacks) -> None:
+    with racks.program() as joined:
+        joined.connect(ONE)
+        racks.benches["spine"].disconnect(racks.benches["spine"].circuits().names)
+        for port in (0, 1):
+            racks.fibres.unplug("spine", port)
+        with pytest.raises(CircuitError, match="no light arrives"):
+            joined.connect(ONE)
+        assert [(status.name, status.is_lost) for status in joined.status()] == [(ONE[0].name, True)]
+    assert read_joined(racks.folder / "a").circuits == (ONE[0].name,)
 
 
 def test_an_unplugged_fibre_is_named_and_nothing_stays(racks: TwoRacks) -> None:
