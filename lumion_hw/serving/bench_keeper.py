@@ -490,7 +490,7 @@ class BenchKeeper:
 
     def joined_circuits(self) -> dict[str, Any]:
         """Return the active circuits and the prepared change, for a program that joins several benches."""
-        return self._circuit_jobs.joined.circuits(self.health)
+        return self._circuit_jobs.joined.circuits(self.health, self.trouble)
 
     def _calibrate_job(self, out: str | None = None, seed: int = 0) -> Callable[[], Any]:
         if self.service is not None and self.service.state.circuits:

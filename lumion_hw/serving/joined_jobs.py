@@ -53,14 +53,19 @@ class JoinedJobs:
         """Return the plan of segments instead of the removed circuits, beside the others; nothing is changed."""
         return self._segments().plan(self._requests(circuits), [str(name) for name in removed])
 
-    def circuits(self, health: Sequence[CircuitHealth]) -> dict[str, Any]:
-        """Return the active circuits with their last measurements, and the prepared change."""
+    def circuits(self, health: Sequence[CircuitHealth], trouble: str = "") -> dict[str, Any]:
+        """Return the active circuits with their last measurements, and the prepared change.
+
+        Args:
+            health: Measured health of the circuits.
+            trouble: Reason why circuits are not maintained, so that they count as broken; empty while they are.
+        """
         by_name = {each.name: each for each in health}
         documents = []
         for circuit in self._require_circuits().state.circuits:
             each = by_name.get(circuit.name)
             margin_db, received_dbm = circuit.proof.get("margin_db"), circuit.proof.get("received_dbm")
-            marks = list(circuit.marks if each is None else each.marks)
+            marks = [f"not checked: {trouble}"] if trouble else list(circuit.marks if each is None else each.marks)
             if each is not None and each.proof is not None:
                 margin_db, received_dbm = each.proof.margin_db, each.proof.received_dbm
             documents.append(
@@ -69,7 +74,7 @@ class JoinedJobs:
                     "margin_db": margin_db,
                     "received_dbm": received_dbm,
                     "marks": marks,
-                    "broken": each is not None and each.fault is not None,
+                    "broken": bool(trouble) or (each is not None and each.fault is not None),
                 }
             )
         return {"circuits": documents, "prepared": self.prepared}

@@ -119,3 +119,22 @@ def test_a_fabric_that_is_kept_again_says_so_and_nobody_connects_meanwhile(tmp_p
         (kept_s,) = (at_s for what, at_s in seen if what == "kept again")
         assert clock.now() - kept_s > 4.0, "it is said when it begins, not when it ends"
         assert owner.state.health.trouble == ""
+
+
+def test_circuits_that_nothing_checks_count_as_lost_for_joined_meshes(tmp_path: Path) -> None:
+    with owned(tmp_path, fabric=False) as (clock, owner):
+        owner.step(0.0)
+        owner.lease.take("ada", ADA, lasts_s=600.0, bound=False)
+        owner.start_job("connect", {"circuits": "sfp-a:sfp-b"}, ADA)
+        owner.step(1.0)
+        assert [(each["broken"], each["marks"]) for each in owner.joined_circuits()["circuits"]] == [(False, [])]
+        owner.bench.emulated.faults.inject("mesh0", "no_cable")
+        owner.step(1.0)
+        (circuit,) = owner.joined_circuits()["circuits"]
+        assert circuit["broken"]
+        assert circuit["marks"] == [f"not checked: {owner.state.health.trouble}"]
+        owner.bench.emulated.faults.end("mesh0", "no_cable")
+        for _ in range(10):
+            clock.sleep(1.0)
+            owner.step(5.0)
+        assert [(each["broken"], each["marks"]) for each in owner.joined_circuits()["circuits"]] == [(False, [])]
