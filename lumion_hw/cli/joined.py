@@ -90,7 +90,8 @@ def connect(
 ) -> None:
     """Connect CIRCUITs on all benches that they cross, proven up to the last receiver, or change nothing.
 
-    The exit code is 3 if a circuit is not possible or was not proven.
+    A circuit that was lost, such as by the restart of a bench, is connected again in place of its remains. The exit
+    code is 3 if a circuit is not possible or was not proven.
     """
     requests = _requests(circuits, both, min_margin_db)
     if both:

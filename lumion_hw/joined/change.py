@@ -122,7 +122,7 @@ class JoinedMeshes:
             LumionError: A bench or a device failed. Unless the message says otherwise, all benches are as before.
         """
         self._journal.check_finished()
-        replaced = [*replaced, *self._lost(requests)]
+        replaced = list(dict.fromkeys((*replaced, *self._lost(requests))))
         removed = segments_by_bench(self._links(replaced))
         plan = self._plan(requests, removed)
         segments = {name: plan.segments_of(name) for name in dict.fromkeys((*plan.benches, *removed))}
