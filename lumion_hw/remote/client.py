@@ -78,13 +78,14 @@ class PvaConnection:
         self._renewal_thread: threading.Thread | None = None
         host, port = parse_address(address)
         self._context = self._p4p.client.thread.Context("pva", conf=client_conf(host, port), useenv=False)
-        self._lost, self._watch = threading.Event(), None
+        self._lost, self._beats = threading.Event(), fork_safe(threading.Lock())
+        self._watch: Any = None
         try:
             self._lost.set()
             self._prefix = prefix or self._bench_name()
-            self._watch = self._context.monitor(
-                pv_name(self._prefix, HEARTBEAT), self._on_heartbeat, notify_disconnect=True
-            )
+            # The method of the thread's context sometimes forgets the first event, and then reports no other.
+            self._watch = self._raw.monitor(pv_name(self._prefix, HEARTBEAT), self._read_heartbeats)
+            self._read_heartbeats()
             self._await_first_beat()
         except BaseException:
             self.close()
@@ -108,11 +109,18 @@ class PvaConnection:
             )
         return str(document["bench"])
 
-    def _on_heartbeat(self, value: object) -> None:
-        if isinstance(value, Exception):
-            self._lost.set()
-        else:
-            self._lost.clear()
+    @property
+    def _raw(self) -> Any:
+        """The base class of the context, whose methods return at once."""
+        return super(type(self._context), self._context)
+
+    def _read_heartbeats(self) -> None:
+        with self._beats:
+            while self._watch is not None and (beat := self._watch.pop()) is not None:
+                if isinstance(beat, Exception):  # disconnected
+                    self._lost.set()
+                else:
+                    self._lost.clear()
 
     def _await_first_beat(self) -> None:
         deadline_s = time.monotonic() + _CONNECT_S
@@ -151,9 +159,8 @@ class PvaConnection:
             raise self._link_lost(device, "the connection to the served bench was closed")
         if self._lost.is_set():
             raise self._link_lost(device, "the connection to the served bench is lost; nothing was sent")
-        # Call the base class: the method of the thread's context would keep waiting after the server is lost.
-        raw: Any = super(type(self._context), self._context)
-        operation = raw.rpc(name, answers.put, uri)
+        # The method of the thread's context would keep waiting after the server is lost.
+        operation = self._raw.rpc(name, answers.put, uri)
         try:
             while True:
                 try:
@@ -278,8 +285,10 @@ class PvaConnection:
         self._ended.set()
         if self._renewal_thread is not None:
             self._renewal_thread.join(timeout=1.0)
-        if self._watch is not None:
-            self._watch.close()
+        with self._beats:
+            watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
         self._context.close()
 
 

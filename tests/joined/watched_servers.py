@@ -79,11 +79,12 @@ class WatchedServers(ServedBenches):
         from p4p.client.thread import Context
 
         host, port = parse_address(self.address(WATCHER))
-        with contextlib.suppress(TimeoutError), Context("pva", conf=client_conf(host, port), useenv=False) as client:
-            names = ("circuits", "change")
-            circuits, change = client.get([f"{WATCHER}:joined:{name}" for name in names], timeout=2.0)
-            alarms = {str(row["name"]): row["severity"] == _MAJOR for row in circuits}
-            return {**alarms, UNFINISHED: change.severity > 0} if alarms else {}
+        conf = client_conf(host, port)
+        with contextlib.suppress(TimeoutError), Context("pva", conf=conf, useenv=False, nt=False) as client:
+            circuits, change = client.get([f"{WATCHER}:joined:{name}" for name in ("circuits", "change")], timeout=5.0)
+            table = zip(circuits.value.name, circuits.value.severity, strict=True)
+            alarms = {str(name): bool(severity == _MAJOR) for name, severity in table}
+            return {**alarms, UNFINISHED: change.alarm.severity > 0} if alarms else {}
         return {}
 
     def lit(self, names: Iterable[str]) -> set[str]:

@@ -1,7 +1,12 @@
 """A script that uses a served bench through Bench.attach as if it were local."""
 
+import contextlib
+import threading
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+from p4p.client.raw import Context as RawContext, Subscription
 
 from lumion_hw import Bench
 from lumion_hw.acquisition import ScanProgress, scan, scanning
@@ -12,7 +17,7 @@ from lumion_hw.remote.client import PvaConnection
 from lumion_hw.serving.owner import MAX_PUBLISH_S
 from lumion_hw.serving.readings import STALE_S
 from tests.serving.serving_bench import SMALL, serving
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 CURVE = {"setting": "s", "setting_unit": "", "x": [0.0, 1.0], "unit": "W", "readings": {"a": [2.0, None]}}
 
@@ -136,6 +141,25 @@ def test_what_is_no_method_of_an_interface_cannot_be_called(served) -> None:
 def test_what_is_no_address_is_refused_with_an_example(address) -> None:
     with pytest.raises(ConfigError, match="pva://HOST:PORT"):
         Bench.attach(address)
+
+
+def test_a_first_heartbeat_that_arrives_while_a_client_subscribes_is_not_lost(served, monkeypatch) -> None:
+    subscribe = RawContext.monitor
+
+    def late(context: RawContext, name: str, handler: Callable[[], None], *options: object) -> Subscription:
+        has_arrived = threading.Event()
+
+        def handle() -> None:
+            has_arrived.set()
+            handler()
+
+        subscription = subscribe(context, name, handle, *options)
+        assert has_arrived.wait(PATIENCE_S)
+        return subscription
+
+    monkeypatch.setattr(RawContext, "monitor", late)
+    with contextlib.closing(PvaConnection(served.address)) as connection:
+        assert connection.call("", "joined_circuits")["circuits"] == []
 
 
 def test_where_nothing_is_served_is_an_error_that_says_what_to_start(monkeypatch) -> None:
