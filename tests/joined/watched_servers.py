@@ -20,7 +20,9 @@ from unittest import mock
 
 from numpy.random import Generator, default_rng
 
+from lumion_hw.circuits import state_directory
 from lumion_hw.errors import LumionError
+from lumion_hw.joined.journal import read_joined
 from lumion_hw.remote.client import LEASE_S, PvaConnection
 from lumion_hw.remote.pv_names import client_conf, parse_address
 from tests.joined.served_benches import ServedBenches, with_free_ports
@@ -227,10 +229,15 @@ def watcher_killed(attempt: Try) -> None:
 
 
 def operator_killed(attempt: Try) -> None:
-    """Kill the operator's program."""
+    """Kill the operator's program while it makes its change, or just after."""
     assert attempt.operator is not None
+    journal = state_directory("four-racks", "joined")
+    while attempt.operator.poll() is None and read_joined(journal).unfinished is None:
+        time.sleep(0.01)
+    time.sleep(float(attempt.rng.uniform(0.0, 0.5 * LONGEST_WAIT_S)))
     attempt.operator.kill()
     attempt.operator.wait(PATIENCE_S)
+    attempt.since_s = time.monotonic()
     attempt.dark = {UNFINISHED} if attempt.servers.status()["unfinished"] else set()
 
 
