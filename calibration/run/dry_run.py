@@ -270,7 +270,7 @@ class _RunPlanner:
             # Without meters the stage ends after the first source.
             self._completed_stage("fibres", 1 + metered * SETTINGS_PER_SOURCE, (1 - metered) * SETTINGS_PER_SOURCE),
             self._completed_stage("verification", 1, SETTINGS),
-            self._completed_stage("regimes of use", 0, regime_settings(sources, self._n_driven)),
+            self._completed_stage("regimes of use", 0, regime_settings(self._mesh, sources, self._n_driven)),
         )
 
     def run(self) -> DryRun:

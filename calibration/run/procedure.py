@@ -332,7 +332,7 @@ class Calibration:
         # Reserve for the later stages (fibres, verification, final check), so that further measurements do not use up
         # their time.
         settings = len(start.survey.sources) * (2 + SETTINGS_PER_SOURCE) + SETTINGS
-        settings += regime_settings(len(start.survey.sources), len(self._bootstrap.heaters))
+        settings += regime_settings(self.probe.mesh, len(start.survey.sources), len(self._bootstrap.heaters))
         # There is no published time of a source change; this bench has shown it by now.
         times = replace(self.logbook.times, input_change_s=light_change_s(self.logbook.entries))
         measuring = AdaptiveMeasurement(
@@ -430,7 +430,8 @@ class Calibration:
         self._keep_figures(regimes.figures_by_regime())
         self._judge((verification, basic), (regimes, numbers))
         common = self._measure_heater_ageing(start, diagnosed, numbers)
-        self._add_heater_changes(start, regimes.heater_changes(common))
+        if diagnosed.trajectories is None:  # drift after the fit changes the light of all heaters
+            self._add_heater_changes(start, regimes.heater_changes(common))
         unseen_nm = self._extended.unseen_nm if self._extended else None
         if unseen_nm is not None:
             at_unseen = verify_at(self.logbook, self.record(), unseen_nm, self.seed, settings=_SETTINGS_UNSEEN)

@@ -25,7 +25,7 @@ from calibration.record.conversion import dark_by_port_ma, model_of_record, para
 from calibration.record.regimes import REGIMES, Kind
 from calibration.run.blas_threads import one_blas_thread
 from lumion_hw.errors import CalibrationError, ConfigError, LimitError
-from lumion_hw.mesh.layout.topology import State, Trace
+from lumion_hw.mesh.layout.topology import MeshTopology, State, Trace
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR
@@ -205,7 +205,8 @@ _LIGHT_DB = 0.02
 _RELATIVE_NOISE = 0.005
 # Number of sources with which regimes other than single heaters are measured, and of settings of random phases each.
 _SOURCES_PER_REGIME, _TURNS_PER_SOURCE = 6, 2
-# Ranges of the power of each heater alone, as a share of its largest. Changes of a heater show best when it is hot.
+# Ranges of the power of each heater alone, as a share of its largest. Changes of a heater show best when it is hot. The
+# sweeps of a feed-forward mesh have driven each heater alone already: there the first range is enough.
 _SINGLE_RANGES = ((0.0, 1.0), (0.6, 1.0))
 # Readings that change by less per phase of the heater that is driven alone are not compared.
 _MIN_DB_PER_RAD = 0.5
@@ -312,10 +313,14 @@ def _no_hotter(currents_ma: Real, before: Observations) -> Real:
     return currents_ma * np.sqrt(min(hottest_ma2 / total_ma2, 1.0)) if total_ma2 and hottest_ma2 else currents_ma
 
 
-def regime_settings(sources: int, heaters: int) -> int:
+def regime_settings(mesh: MeshTopology, sources: int, heaters: int) -> int:
     """Return how many settings :func:`verify_regimes` measures at the end of a calibration."""
     per_source = 2 * _TURNS_PER_SOURCE + 3
-    return len(_SINGLE_RANGES) * heaters + min(sources, _SOURCES_PER_REGIME) * per_source
+    return len(_single_ranges(mesh)) * heaters + min(sources, _SOURCES_PER_REGIME) * per_source
+
+
+def _single_ranges(mesh: MeshTopology) -> tuple[tuple[float, float], ...]:
+    return _SINGLE_RANGES if mesh.faces else _SINGLE_RANGES[:1]
 
 
 def _first_random(observations: Observations, sources: Sequence[int]) -> dict[int, Real]:
@@ -393,7 +398,7 @@ def _regime_plan(
     plan, repeated, alone = list[_VerificationStep](), list[_VerificationStep](), list[_VerificationStep]()
     for number, source in enumerate(sources):
         for index in np.flatnonzero(light == number):
-            for lowest, highest in _SINGLE_RANGES:
+            for lowest, highest in _single_ranges(probe.mesh):
                 currents = np.zeros(len(max_ma))
                 share = lowest + (highest - lowest) * order[index]
                 currents[heaters[index]] = np.sqrt(share) * max_ma[heaters[index]]

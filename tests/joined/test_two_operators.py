@@ -56,6 +56,13 @@ def check_refusal(program: subprocess.Popen[str], error: str) -> None:
     assert re.search(r"has held lease|is prepared|already receives in circuit", error), error
 
 
+def disconnect_all(benches: ServedBenches, *operators: str) -> None:
+    """Disconnect all circuits. They are lost for the operator who connected them, until he disconnects them too."""
+    for operator in operators:
+        done = benches.lumion("disconnect", "--all", operator=operator)
+        assert done.returncode == 0, done.stderr
+
+
 def test_of_two_operators_one_wins_even_if_one_is_killed(benches: ServedBenches) -> None:
     programs = begin_both(benches)
     errors = {name: program.communicate()[1] for name, program in programs.items()}
@@ -63,7 +70,7 @@ def test_of_two_operators_one_wins_even_if_one_is_killed(benches: ServedBenches)
     (loser,) = WISHES.keys() - {winner}
     check_refusal(programs[loser], errors[loser])
     assert benches.circuits(winner) == benches.circuits(loser) == {WISHES[winner]}
-    assert benches.lumion("disconnect", "--all", operator=loser).returncode == 0
+    disconnect_all(benches, loser, winner)
 
     # The one that changes the benches is killed meanwhile; the other one is refused, or connects its circuit.
     before = {name: changes(benches, name) for name in (*WISHES, RECEIVING)}
@@ -80,6 +87,6 @@ def test_of_two_operators_one_wins_even_if_one_is_killed(benches: ServedBenches)
     if programs[other].returncode != 0:
         check_refusal(programs[other], error)
         assert benches.circuits(other) <= {WISHES[killed]}
-        assert benches.lumion("disconnect", "--all", operator=other).returncode == 0
+        disconnect_all(benches, other, killed)
         assert benches.lumion("connect", WISHES[other], operator=other).returncode == 0
     assert benches.circuits(killed) == benches.circuits(other) == {WISHES[other]}

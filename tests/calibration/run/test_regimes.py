@@ -39,7 +39,7 @@ def test_a_true_record_predicts_the_light_in_every_regime() -> None:
     assert {result.kind for result in found.results} == set(MEASURED)
     for kind in MEASURED:
         assert not found.of(kind).is_wrong, kind
-    assert len(numbers) == len(probe.settings) == regime_settings(len(SOURCES), len(probe.alive))
+    assert len(numbers) == len(probe.settings) == regime_settings(probe.mesh, len(SOURCES), len(probe.alive))
 
 
 def test_every_heater_is_driven_alone_at_the_end_together_over_the_whole_range_and_once_hot() -> None:
