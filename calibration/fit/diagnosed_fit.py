@@ -433,13 +433,7 @@ class FaultDiagnosis:
         gains = {**diagnosed.gains, **{row.name: row.gain for row in rows}}
         # With these effects, one that was refused before may fit.
         return replace(
-            diagnosed,
-            physics=physics,
-            fit=fit,
-            likelihood=likelihood,
-            gains=gains,
-            rough=False,
-            refused=frozenset(),
+            diagnosed, physics=physics, fit=fit, likelihood=likelihood, gains=gains, rough=False, refused=frozenset()
         )
 
     def _predicted_start(self, diagnosed: DiagnosedFit, rows: Sequence[RowScore], model: MeshModel) -> MeshParameters:

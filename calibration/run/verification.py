@@ -278,10 +278,7 @@ def verify_readings(probe: Probe, record: CalibrationRecord, observations: Obser
 
 @one_blas_thread()
 def verify_regimes(
-    probe: Probe,
-    record: CalibrationRecord,
-    seed: int,
-    on_step: Callable[[int, int], None] = lambda step, total: None,
+    probe: Probe, record: CalibrationRecord, seed: int, on_step: Callable[[int, int], None] = lambda step, total: None
 ) -> tuple[Verification, NDArray[np.int64]]:
     """Measure each heater alone, and settings at the ends of the range of heat, as :func:`verify`.
 
@@ -380,11 +377,7 @@ def _plan(
 
 
 def _regime_plan(
-    probe: Probe,
-    record: CalibrationRecord,
-    sources: list[int],
-    first: Mapping[int, Real],
-    rng: np.random.Generator,
+    probe: Probe, record: CalibrationRecord, sources: list[int], first: Mapping[int, Real], rng: np.random.Generator
 ) -> list[_VerificationStep]:
     calibrated = CalibratedMesh.from_record(record)
     max_ma = np.minimum(calibrated.max_ma, probe.heater_max_ma)
