@@ -347,7 +347,7 @@ def test_a_bench_in_the_dark_is_refused_with_counts() -> None:
 
 def test_light_that_no_fit_has_seen_decides_about_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     light: list[HeldOut] = []
-    dark: Any = SimpleNamespace(survey=SimpleNamespace(sources=()))
+    dark: Any = SimpleNamespace(survey=SimpleNamespace(sources=()), trajectories=None)
 
     def read(logbook: Logbook, *_: object) -> Verification:
         logbook.measure(np.zeros(2 * logbook.mesh.n_pucs))
