@@ -107,15 +107,14 @@ def score_rows(
     own_rad = model.heating.phases(fit.parameters, thinned.observations.currents_ma).own_rad
     unsteady = find_unsteady_heaters(pass_.misfit, pass_.by_phase, own_rad)
     laws = HeaterLaws(model, fit, likelihood.observations.currents_ma.max(axis=0), pass_.places)
-    selection = Selection(
-        laws.at_constant_phase(pass_.equations()), prior_information, prior_slope, pass_.places, share
-    )
+    equations = laws.at_constant_phase(pass_.equations())
+    selection = Selection(equations, prior_information, prior_slope, pass_.places, share)
     rows, tail, step = selection.rows(excluded), None, None
     chosen = selection.chosen({*excluded, *(row.name for row in PHYSICS if row.rare)}) or selection.chosen(excluded)
     number = [row.name for row in rows].index(LAW_DEVIATION)
     effect = laws.deviation_effect(*selection.effect(LAW_DEVIATION), rows[number].width, share)
     rows[number] = replace(rows[number], shift=lambda: effect)
-    del selection  # half a gigabyte on a large mesh, and pairs need as much
+    del selection, equations  # half a gigabyte on a large mesh, and pairs need as much
     places = [(pass_.places[row.name], row.width) for row in chosen]
     if CROSSTALK_PAIRS in names:
         score, with_pairs = Pairs(model, fit, pass_).score(prior_information, prior_slope, places, share)

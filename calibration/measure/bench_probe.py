@@ -439,6 +439,10 @@ class BenchProbe:
         """Return the time since this probe was created, by the clock of the bench."""
         return self._bench.clock.now() - self._began_s
 
+    def rest(self, duration_s: float) -> None:
+        """Wait without a change of the setting."""
+        self._bench.clock.sleep(duration_s)
+
     def switch_everything_off(self) -> None:
         """Switch heaters and sources off. A failure is logged, and the other devices are still switched off."""
         # Heaters first, because they can cause damage.

@@ -325,6 +325,13 @@ class Logbook:
         """Return the time of the run, including the interrupted part, by the clock of the bench."""
         return self._before_s + self.probe.elapsed_s()
 
+    def rest(self, duration_s: float) -> None:
+        """Wait without a change of the setting. A resumed run does not wait for readings that it has already."""
+        if len(self.entries) >= len(self._before):
+            self._return_to_setting()
+            self.probe.rest(duration_s)
+        self.effort = replace(self.effort, hardware_s=self.effort.hardware_s + duration_s)
+
     def switch_everything_off(self) -> None:
         """Switch heaters and sources off."""
         self._is_active_port_known = self._is_setting_applied = False

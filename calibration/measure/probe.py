@@ -116,6 +116,9 @@ class Probe(Protocol):
     def elapsed_s(self) -> float:
         """Return the time since the probe was opened, by the clock of the bench."""
 
+    def rest(self, duration_s: float) -> None:
+        """Wait without a change of the setting."""
+
     def switch_everything_off(self) -> None:
         """Switch heaters and sources off."""
 

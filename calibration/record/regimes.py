@@ -8,7 +8,7 @@ from typing import Literal
 
 from lumion_hw.mesh.record.calibration_record import USES, Use
 
-Kind = Literal["random", "states", "single", "turns", "hot", "changed", "cold", "repeated"]
+Kind = Literal["random", "states", "single", "turns", "hot", "changed", "cold", "rested", "repeated"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ REGIMES: Mapping[Kind, Regime] = {
     "hot": Regime(("matrices",), "with all heaters hot"),
     "changed": Regime(USES, "right after a large change"),
     "cold": Regime(USES, "with all heaters off"),
+    "rested": Regime(USES, "right after a long pause"),
     "repeated": Regime(USES, "in the first settings, measured again at the end"),
 }
 """All regimes. The first two are those of every verification; the others are measured at the end of a calibration."""

@@ -33,7 +33,7 @@ from calibration.model.priors import PHASE_GROUPS, default_prior, modulo_a_turn
 from calibration.run.bootstrap import BootstrapPlan, Progress, first_settings, settings_by_hand
 from calibration.run.by_hand import MIN_RANDOM
 from calibration.run.planning import STRETCH, Goal, Knowledge, designer_after, shortfall
-from calibration.run.verification import SETTINGS, regime_settings
+from calibration.run.verification import SETTINGS, regime_rest_s, regime_settings
 from lumion_hw.bench.file.devices import HeaterDriverModel
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.kinds.cmis import CmisModel
@@ -264,13 +264,14 @@ class _RunPlanner:
     def fixed_stages(self) -> tuple[StagePlan, ...]:
         """Return the stages whose number of settings does not depend on the fit: survey, sweeps and final checks."""
         metered, sources = int(self._nominal.has_meters), len(self._nominal.sources)
+        regimes = self._completed_stage("regimes of use", 0, regime_settings(self._mesh, sources, self._n_driven))
         return (
             self._survey(),
             self._sweeps(),
             # Without meters the stage ends after the first source.
             self._completed_stage("fibres", 1 + metered * SETTINGS_PER_SOURCE, (1 - metered) * SETTINGS_PER_SOURCE),
             self._completed_stage("verification", 1, SETTINGS),
-            self._completed_stage("regimes of use", 0, regime_settings(self._mesh, sources, self._n_driven)),
+            replace(regimes, hardware_s=regimes.hardware_s + regime_rest_s(sources)),
         )
 
     def run(self) -> DryRun:

@@ -58,6 +58,7 @@ from calibration.run.verification import (
     SETTINGS,
     TOLERANCE_DB,
     Verification,
+    regime_rest_s,
     regime_settings,
     verify,
     verify_at,
@@ -343,7 +344,8 @@ class Calibration:
             self.goal,
             np.random.default_rng(np.random.SeedSequence([self.seed, 0x60A1])),
             times,
-            reserve_s=settings * float(times.setting_s(np.array(2 * self.probe.mesh.n_pucs))),
+            reserve_s=settings * float(times.setting_s(np.array(2 * self.probe.mesh.n_pucs)))
+            + regime_rest_s(len(start.survey.sources)),
             reserve_settings=settings,
             dark_ma=start.survey.dark_ma,
             dead=[defect.evidence for defect in start.survey.defects],

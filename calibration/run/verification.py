@@ -208,6 +208,8 @@ _SOURCES_PER_REGIME, _TURNS_PER_SOURCE = 6, 2
 # Ranges of the power of each heater alone, as a share of its largest. Changes of a heater show best when it is hot. The
 # sweeps of a feed-forward mesh have driven each heater alone already: there the first range is enough.
 _SINGLE_RANGES = ((0.0, 1.0), (0.6, 1.0))
+# Duration of a long pause: five times the longest time constant of slow heat; number of sources with one.
+_REST_S, _RESTED_SOURCES = 1.0, 2
 # Readings that change by less per phase of the heater that is driven alone are not compared.
 _MIN_DB_PER_RAD = 0.5
 # Number of candidate states. Most random paths leave the mesh near their input; 40 unselected ones miss up to half of
@@ -294,10 +296,13 @@ def verify_regimes(
     before = logbook.observations()
     plan = _regime_plan(logbook, record, sources, _first_random(before, sources), rng)
     plan = [replace(step, currents_ma=_no_hotter(step.currents_ma, before)) for step in plan]
-    # A source may occur in several groups.
-    groups = [(source, list(steps)) for source, steps in itertools.groupby(plan, key=lambda step: step.source)]
-    for number, (source, steps) in enumerate(groups, start=1):
+    # A source may occur in several groups. A setting right after a pause is a group of its own.
+    places = itertools.groupby(plan, key=lambda step: (step.source, step.kind == "rested"))
+    groups = [(*place, list(steps)) for place, steps in places]
+    for number, (source, is_rested, steps) in enumerate(groups, start=1):
         logbook.light_only_port(source)
+        if is_rested:
+            logbook.rest(_REST_S)
         logbook.measure_batch(np.stack([step.currents_ma for step in steps]))
         on_step(number, len(groups))
     return _compare(logbook, record, plan, logbook.observations(first)), np.arange(first, len(logbook))
@@ -313,7 +318,13 @@ def _no_hotter(currents_ma: Real, before: Observations) -> Real:
 def regime_settings(mesh: MeshTopology, sources: int, heaters: int) -> int:
     """Return how many settings :func:`verify_regimes` measures at the end of a calibration."""
     per_source = 2 * _TURNS_PER_SOURCE + 3
-    return len(_single_ranges(mesh)) * heaters + min(sources, _SOURCES_PER_REGIME) * per_source
+    rested = min(sources, _RESTED_SOURCES)
+    return len(_single_ranges(mesh)) * heaters + min(sources, _SOURCES_PER_REGIME) * per_source + rested
+
+
+def regime_rest_s(sources: int) -> float:
+    """Return how long :func:`verify_regimes` waits between its settings."""
+    return _REST_S * min(sources, _RESTED_SOURCES)
 
 
 def _single_ranges(mesh: MeshTopology) -> tuple[tuple[float, float], ...]:
@@ -403,6 +414,8 @@ def _regime_plan(
         plan.append(_VerificationStep("hot", source, hot_ma))
         plan.append(_VerificationStep("changed", source, _random_turns(calibrated, max_ma, rng)))
         plan.append(_VerificationStep("cold", source, np.zeros(len(max_ma))))
+        if sum(step.kind == "rested" for step in plan) < _RESTED_SOURCES:
+            plan.append(_VerificationStep("rested", source, _random_turns(calibrated, max_ma, rng)))
         # As early as possible, so that heaters which age during the run have changed.
         again = first[source] if len(first[source]) else turns
         repeated += [_VerificationStep("repeated", source, currents) for currents in again]

@@ -131,5 +131,8 @@ class SimulatedBench:
     def elapsed_s(self) -> float:
         return 0.0
 
+    def rest(self, duration_s: float) -> None:
+        pass
+
     def switch_everything_off(self) -> None:
         self.lit, self.is_safe = None, True

@@ -53,6 +53,7 @@ class SolverProbe:
         self.alive = np.ones(2 * n)
         self.noise = (noise_relative, noise_floor_ma)
         self.settings: list[NDArray[np.float64]] = []
+        self.rests: list[tuple[int, float]] = []  # settings before each, and duration in s
         self.lit: int | None = None
         self.is_safe = False
         self._rng = np.random.default_rng(seed + 1)
@@ -102,6 +103,9 @@ class SolverProbe:
 
     def elapsed_s(self) -> float:
         return float(len(self.settings))
+
+    def rest(self, duration_s: float) -> None:
+        self.rests.append((len(self.settings), duration_s))
 
     def switch_everything_off(self) -> None:
         self.lit, self.is_safe = None, True

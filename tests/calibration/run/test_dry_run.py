@@ -74,8 +74,8 @@ def test_every_stage_has_its_cost(small: DryRun) -> None:
     assert list(stages) == [
         "survey", "sweeps", "random settings", "chosen settings", "fibres", "verification", "regimes of use",
     ]  # fmt: skip
-    # Each heater alone twice, and seven settings for each of three sources.
-    assert stages["regimes of use"].settings == 2 * 30 + 7 * 3
+    # Each heater alone twice, seven settings for each of three sources, and two after a pause.
+    assert stages["regimes of use"].settings == 2 * 30 + 7 * 3 + 2
     assert stages["sweeps"].settings >= 30 * 7
     assert stages["sweeps"].hardware_s == pytest.approx(stages["sweeps"].settings * 0.0148)
     assert (stages["random settings"].settings, stages["random settings"].source_changes) == (200, 3)
@@ -134,9 +134,9 @@ def test_what_two_ports_cannot_show_is_told_as_not_seen(tmp_path: Path, capsys: 
 
 @pytest.mark.long  # that it is told: by the command, below
 def test_a_goal_that_time_is_too_short_for_is_told_beforehand_and_the_time_is_kept_to() -> None:
-    short = dry_run(load(SMALL), 1, Goal(1e-6, hardware_s=12.0))
-    assert "12 s of hardware time will be used up" in short.shortfall
-    assert short.hardware_s <= 12.5
+    short = dry_run(load(SMALL), 1, Goal(1e-6, hardware_s=16.0))
+    assert "16 s of hardware time will be used up" in short.shortfall
+    assert short.hardware_s <= 16.5
 
 
 def test_a_goal_out_of_reach_is_told_beforehand() -> None:

@@ -22,7 +22,7 @@ from tests.calibration.model.solver_probe import LAW, SolverProbe
 from tests.calibration.run.test_verification import SOURCES, paper_probe, true_record, with_puc
 
 WRONG_PUC = 3
-MEASURED: tuple[Kind, ...] = ("single", "turns", "hot", "changed", "cold", "repeated")
+MEASURED: tuple[Kind, ...] = ("single", "turns", "hot", "changed", "cold", "rested", "repeated")
 
 
 def wrong_law_record(probe: SolverProbe) -> CalibrationRecord:
@@ -53,6 +53,16 @@ def test_every_heater_is_driven_alone_at_the_end_together_over_the_whole_range_a
     steps = (np.arange(heaters) + 0.5) / heaters
     np.testing.assert_allclose(np.sort(share[::2]), steps, rtol=1e-9)
     np.testing.assert_allclose(np.sort(share[1::2]), 0.6 + 0.4 * steps, rtol=1e-9)
+
+
+def test_a_setting_of_two_sources_follows_a_long_pause_with_all_heaters_off() -> None:
+    probe = paper_probe()
+    found, _ = verify_regimes(probe, true_record(probe), seed=1)
+    assert [duration_s for _, duration_s in probe.rests] == [1.0, 1.0]
+    assert sorted({result.setting for result in found.of("rested").results}) == [number for number, _ in probe.rests]
+    for number, _ in probe.rests:
+        assert not probe.settings[number - 1].any()
+        assert np.count_nonzero(probe.settings[number]) > 1
 
 
 def test_the_first_settings_of_each_source_are_measured_again_at_the_end() -> None:
