@@ -107,11 +107,7 @@ DEFECT_TEXTS: dict[str, str] = {
 
 
 def _defect(
-    kind: str,
-    element: Literal["puc", "heater", "port", "monitor"],
-    number: int,
-    text: str = "",
-    **values: object,
+    kind: str, element: Literal["puc", "heater", "port", "monitor"], number: int, text: str = "", **values: object
 ) -> Defect:
     """Return a defect with the message of its kind, or with another one of :data:`DEFECT_TEXTS`."""
     return Defect(kind, element, number, DEFECT_TEXTS[text or kind].format(**values))

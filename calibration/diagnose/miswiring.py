@@ -25,10 +25,7 @@ SHARED = "shared channel"
 
 # Rows: currents that the first and the second heater carry; columns: currents of their channels. Heaters in parallel
 # carry about half each; the fitted heater laws contain the difference, because a law is linear in squared current.
-_CARRIED: dict[str, Real] = {
-    EXCHANGED: np.array([[0.0, 1.0], [1.0, 0.0]]),
-    SHARED: np.array([[0.5, 0.0], [0.5, 0.0]]),
-}
+_CARRIED: dict[str, Real] = {EXCHANGED: np.array([[0.0, 1.0], [1.0, 0.0]]), SHARED: np.array([[0.5, 0.0], [0.5, 0.0]])}
 _PHASES = 8
 # Smallest fitted law of a heater that shares a channel, relative to the smallest expected law: the heater then carries
 # a quarter of the current instead of half.

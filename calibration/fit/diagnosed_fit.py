@@ -276,7 +276,7 @@ class FaultDiagnosis:
         diagnosed = self.with_physics(diagnosed.physics)._try_coupler_signs(diagnosed)
         diagnosed = self.with_physics(diagnosed.physics)._follow_measured_drift(diagnosed)
         diagnosed = self.with_physics(diagnosed.physics)._finish_fit(diagnosed)
-        (diagnosed, scores), is_overdrawn = self._scored(diagnosed), False
+        (diagnosed, scores), is_overdrawn = self._with_scores(diagnosed), False
         first = diagnosed.physics
         while scores.chosen:
             rows = scores.chosen
@@ -286,25 +286,25 @@ class FaultDiagnosis:
                 is_overdrawn = True
             if not rows:
                 break
-            diagnosed, scores = self._scored(self.with_physics(diagnosed.physics)._add_rows(diagnosed, rows))
+            diagnosed, scores = self._with_scores(self.with_physics(diagnosed.physics)._add_rows(diagnosed, rows))
         if (usual := self.with_physics(diagnosed.physics)._try_without_rare_rows(diagnosed)) is not diagnosed:
-            diagnosed, scores = self._scored(usual)
+            diagnosed, scores = self._with_scores(usual)
         if diagnosed.physics is not first and diagnosed.trajectories is not None and not self.model.work.is_used_up:
             # Missing physics may have been mistaken for drift, so the drift is determined once more.
             diagnosis, diagnosed = self.with_physics(diagnosed.physics), replace(diagnosed, followed=0)
             if SLOW_CROSSTALK in diagnosed.physics.widths:
                 # Late crosstalk and drift look alike: with a wrong drift, the time constants stay wrong.
                 diagnosed = diagnosis._refit(replace(diagnosed, trajectories=None, outliers=()))
-            diagnosed, scores = self._scored(diagnosis._correct_causes(diagnosed))
+            diagnosed, scores = self._with_scores(diagnosis._correct_causes(diagnosed))
         diagnosis = self.with_physics(diagnosed.physics)
         if diagnosed.physics is not first and (other := diagnosis._try_other_branches(diagnosed)) is not diagnosed:
-            diagnosed, scores = self._scored(other)
+            diagnosed, scores = self._with_scores(other)
         diagnosis = self.with_physics(diagnosed.physics)
         if diagnosed.physics is not first:
             diagnosed = diagnosis._finish_fit(diagnosed)
             # Before the missing effects were added, the drift may have stood for them.
             if (followed := diagnosis._follow_measured_drift(diagnosed)) is not diagnosed:
-                diagnosed, scores = self._scored(followed)
+                diagnosed, scores = self._with_scores(followed)
         diagnosis = self.with_physics(diagnosed.physics)
         fit = diagnosis._fitting(diagnosed.likelihood, diagnosed.dead).stated(diagnosed.fit)
         by_signs = equivalent_solutions(diagnosis.model, diagnosed.likelihood, fit)
@@ -323,7 +323,7 @@ class FaultDiagnosis:
         derivatives = derivatives_work(self.model.space.size) * self.likelihood.target_ma.size
         return self.model.work.reaches(ADD_EFFECT_WORK * derivatives)
 
-    def _scored(self, diagnosed: DiagnosedFit) -> tuple[DiagnosedFit, Scores]:
+    def _with_scores(self, diagnosed: DiagnosedFit) -> tuple[DiagnosedFit, Scores]:
         """Score the effects missing from a fit, after changes of single heaters were counted as noise."""
         scores, known = self._score_needed_rows(diagnosed), diagnosed.physics.unsteady
         if scores.unsteady.keys() <= known.keys() or self.model.work.is_used_up:

@@ -252,9 +252,7 @@ class BenchProbe:
             self._meters_nm = wavelength_nm
 
     def align_all(
-        self,
-        dead: Mapping[int, str] | None = None,
-        on_step: Callable[[int, int], None] = lambda step, total: None,
+        self, dead: Mapping[int, str] | None = None, on_step: Callable[[int, int], None] = lambda step, total: None
     ) -> dict[int, str]:
         """Align the polarization of every source; return the ports that stay dark, with reasons.
 

@@ -76,11 +76,7 @@ def portions(
 
 
 def _portion(
-    model: MeshModel,
-    parameters: MeshParameters,
-    likelihood: Likelihood,
-    wanted: NDArray[np.int64],
-    discrepancy: float,
+    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, wanted: NDArray[np.int64], discrepancy: float
 ) -> NormalEquations:
     information, gradient = np.zeros((len(wanted), len(wanted))), np.zeros(len(wanted))
     reading = np.empty(likelihood.target_ma.shape)
@@ -127,10 +123,7 @@ class WhiteRows:
 
 
 def white_rows(
-    model: MeshModel,
-    parameters: MeshParameters,
-    likelihood: Likelihood,
-    wanted: NDArray[np.int64],
+    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, wanted: NDArray[np.int64]
 ) -> Iterator[WhiteRows]:
     """Yield residuals and derivatives in units of noise, in blocks of settings.
 

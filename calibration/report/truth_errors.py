@@ -301,10 +301,7 @@ def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations 
         ),
         Metric("losses, error, rms", loss_db, "dB"),
         Metric(
-            "extinction shortfall against the couplers (up to 44 dB), worst",
-            short["extinction_short_db"],
-            "dB",
-            1.0,
+            "extinction shortfall against the couplers (up to 44 dB), worst", short["extinction_short_db"], "dB", 1.0
         ),
         *(
             Metric(f"{quantity}, error divided by standard error, rms", _rms(values), note=_EXPECTED_RATIO)

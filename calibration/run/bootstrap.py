@@ -298,12 +298,7 @@ class Bootstrap:
         return result
 
     def _search_in_stages(
-        self,
-        survey: Survey,
-        random: Observations,
-        nominal: MeshParameters,
-        plan: SearchPlan,
-        shares: Sequence[float],
+        self, survey: Survey, random: Observations, nominal: MeshParameters, plan: SearchPlan, shares: Sequence[float]
     ) -> SearchResult:
         """Search in the light of the source with most monitors, with growing shares of them; then in all light.
 
